@@ -24,10 +24,9 @@ from offsite.cli.process import EXIT_INTERRUPTED, EXIT_UNREAD
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.options import declared_options
-from offsite.monitor.backup_series import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
-from offsite.monitor.exposition import TOPICS_MAX
+from offsite.monitor.backup_series import SERIES, TOPIC, TOPIC_SERIES, TOPICS_LEFT_OUT, TOPICS_MAX, TopicSeries
 from offsite.monitor.metastore import METASTORE_SERIES
-from offsite.monitor.view import TOPIC, TopicSeries
+from offsite.monitor.view import DURATION_SERIES
 from offsite.operator.core.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX, Schema, structural_schema

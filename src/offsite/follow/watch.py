@@ -4,9 +4,8 @@ checks that the repository recorded, and the durations of the process's requests
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from offsite.backup.outages import Outage
@@ -17,7 +16,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView
+from offsite.monitor.view import Durations, FollowView, RepositoryView
 from offsite.repository.backup import Backup
 from offsite.repository.local_memory import LastLook
 from offsite.repository.repository import Repository
@@ -48,29 +47,9 @@ def repository_view(checks: LastChecks) -> RepositoryView:
     )
 
 
-class StoreRequests:
-    """Histograms by operation and outcome. Several threads may note requests at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._durations: dict[tuple[str, ...], Durations] = {}
-
-    def note(self, operation: str, outcome: str, took_s: float) -> None:
-        """Note a finished request."""
-        key = operation, outcome
-        with self._lock:
-            before = self._durations.get(key) or Durations.within(REQUEST_BUCKETS_S)
-            self._durations[key] = before.with_one(took_s)
-
-    def durations(self) -> Mapping[tuple[str, ...], Durations]:
-        """All requests until now."""
-        with self._lock:
-            return dict(self._durations)
-
-
-def counted(repository: Repository, requests: StoreRequests) -> Repository:
-    """The repository with a store that reports every request of the process to `requests`."""
-    return replace(repository, store=TimedStore(repository.store, requests.note))
+def counted(repository: Repository, durations: Durations) -> Repository:
+    """The repository with a store that reports every request of the process to `durations`."""
+    return replace(repository, store=TimedStore(repository.store, durations.note_request))
 
 
 CHECKS_EVERY_S = 600.0
@@ -81,7 +60,7 @@ ALIVE_EVERY_S = 5.0
 class FollowWatch:
     """Keeps the view of a run; `show` receives every new view."""
 
-    def __init__(  # noqa: PLR0913  # all by keyword but the view to begin with
+    def __init__(  # all by keyword but the view to begin with
         self,
         view: FollowView,
         *,
@@ -89,12 +68,10 @@ class FollowWatch:
         settings: ClusterAdmin,
         clock: Clock,
         show: Callable[[FollowView], None],
-        store_requests: StoreRequests | None = None,
     ) -> None:
         self._view = view
         self._backup, self._clock, self._show = backup, clock, show
         self._topics = TopicViews(settings, clock)
-        self._store_requests = store_requests or StoreRequests()
         self._look: LastLook | None = None
         self._let_go = Counter[str]()
         self._checked_s = self._shown_s = clock.monotonic_s() - CHECKS_EVERY_S
@@ -107,6 +84,7 @@ class FollowWatch:
             view,
             round_ended_ms=self._clock.now_ms(),
             rounds=view.rounds + 1,
+            commits=view.commits + len(last_round.commits_s),
             passes=view.passes + (not failed),
             pass_complete=not failed,
             head_commit=state.seq,
@@ -116,11 +94,11 @@ class FollowWatch:
             retried_partitions=Counter(view.retried_partitions) + Counter(view.failed),
             progress=1.0,
             outage=None,
-            round_durations=view.round_durations.with_one(last_round.took_s),
             throttled_ms=view.throttled_ms + int(last_round.throttled_s * 1000),
         )
+        view.durations.rounds.observe(last_round.took_s)
         for commit_s in last_round.commits_s:
-            view = replace(view, commits=view.commits + 1, commit_durations=view.commit_durations.with_one(commit_s))
+            view.durations.commits.observe(commit_s)
         if result is not None:
             view = replace(
                 view,
@@ -150,7 +128,6 @@ class FollowWatch:
             self._set(replace(self._view, progress=tasks_ended / now.tasks_total if now.tasks_total else None))
 
     def _set(self, view: FollowView) -> None:
-        view = replace(view, store_requests=self._store_requests.durations())
         self._view, self._shown_s = view, self._clock.monotonic_s()
         self._show(view)
 

@@ -1,26 +1,51 @@
-"""The series of a continuous backup: every name, help and label, in the order of the reference page."""
+"""The series of a continuous backup: every name, help and label, in the order of the reference page.
+
+Topics can be many, and every series costs server memory. Only a limited number of topics have series of their own: the
+first by name, which stay the same from scrape to scrape. The rest share `topic=""`, so that an alert about the worst
+topic sees them too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from offsite.model.version import __version__
-from offsite.monitor.view import (
-    DurationSeries,
-    FollowState,
-    FollowView,
-    MetricType,
-    Series,
-    TopicSeries,
-    TopicView,
-    flag,
-    seconds,
-    silence_limit_s,
-)
+from offsite.monitor.metrics import Exposition, Metrics, Series, counter, gauge, seconds
+from offsite.monitor.view import FollowState, FollowView, TopicView, silence_limit_s
 from offsite.upkeep.retention.report import RetentionOutlook
+
+BACKUP = "backup"
+TOPIC = "topic"
+TOPICS_MAX = 1000
+"""Number of topics with series of their own."""
 
 HOLE_REASONS = ("retention", "truncation")
 """Reasons with a series from the start, so that the first hole is seen as an increase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeries:
+    """A gauge of a topic, read from the view, the topic and the time of the scrape (epoch ms). `merge` combines the
+    values of topics without a series of their own: the sum of amounts, the worst of times."""
+
+    name: str
+    help: str
+    read: Callable[[FollowView, TopicView, int], float | None]
+    merge: Callable[[Iterable[float]], float]
+
+    def over(self, topics: Mapping[str, Sequence[TopicView]], now_ms: int) -> Series[FollowView]:
+        """The series with a value for every label of `topics`."""
+
+        def read(view: FollowView) -> Mapping[str, float]:
+            values = {}
+            for label, of_label in topics.items():
+                amounts = (self.read(view, topic, now_ms) for topic in of_label)
+                if known_amounts := [amount for amount in amounts if amount is not None]:
+                    values[label] = self.merge(known_amounts)
+            return values
+
+        return gauge(self.name, self.help, read, TOPIC)
 
 
 def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:
@@ -73,261 +98,227 @@ TOPIC_SERIES = (
     ),
 )
 
-DURATION_SERIES = (
-    DurationSeries(
-        name="offsite_round_duration_seconds",
-        help="How long rounds took, from the read of the source's state to the end of the commit.",
-        read=lambda view: {(): view.round_durations},
+SERIES: tuple[Series[FollowView], ...] = (
+    gauge(
+        "offsite_build_info",
+        "Always 1; the version of offsite that runs.",
+        lambda _: {__version__: 1.0},
+        "version",
     ),
-    DurationSeries(
-        name="offsite_commit_duration_seconds",
-        help="How long commits took, from the last copied byte to the commit.",
-        read=lambda view: {(): view.commit_durations},
+    gauge(
+        "offsite_job_info",
+        "Always 1 while the process runs; what it does.",
+        lambda _: {"follow": 1.0},
+        "kind",
     ),
-    DurationSeries(
-        name="offsite_storage_request_duration_seconds",
-        help="How long requests of the driver to the store took, with retries, by operation (clock, delete, get, "
-        "head, list, put, write) and outcome (ok, failed). A listing counts as one request. Requests of workers, "
-        "which write the segments, are not included.",
-        read=lambda view: view.store_requests,
-        labels=("op", "outcome"),
+    gauge(
+        "offsite_job_state",
+        "1 for what it is doing now, 0 for the other states: starting, catching_up, following, outage.",
+        lambda view: {state.value: float(view.state is state) for state in FollowState},
+        "state",
     ),
-)
-
-SERIES = (
-    Series(
-        name="offsite_build_info",
-        kind=MetricType.GAUGE,
-        help="Always 1; the version of offsite that runs.",
-        read=lambda _, __: {__version__: 1.0},
-        labels=("version",),
-    ),
-    Series(
-        name="offsite_job_info",
-        kind=MetricType.GAUGE,
-        help="Always 1 while the process runs; what it does.",
-        read=lambda _, __: {"follow": 1.0},
-        labels=("kind",),
-    ),
-    Series(
-        name="offsite_job_state",
-        kind=MetricType.GAUGE,
-        help="1 for what it is doing now, 0 for the other states: starting, catching_up, following, outage.",
-        read=lambda view, _: {state.value: flag(value=view.state is state) for state in FollowState},
-        labels=("state",),
-    ),
-    Series(
-        name="offsite_job_progress_ratio",
-        kind=MetricType.GAUGE,
-        help="How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before "
+    gauge(
+        "offsite_job_progress_ratio",
+        "How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before "
         "the first round.",
-        read=lambda view, _: view.progress,
+        lambda view: view.progress,
     ),
-    Series(
-        name="offsite_start_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When the process began.",
-        read=lambda view, _: seconds(view.started_ms),
+    gauge(
+        "offsite_start_timestamp_seconds",
+        "When the process began.",
+        lambda view: seconds(view.started_ms),
     ),
-    Series(
-        name="offsite_interval_seconds",
-        kind=MetricType.GAUGE,
-        help="How often a round should begin (--interval).",
-        read=lambda view, _: view.interval_s,
+    gauge(
+        "offsite_interval_seconds",
+        "How often a round should begin (--interval).",
+        lambda view: view.interval_s,
     ),
-    Series(
-        name="offsite_round_limit_seconds",
-        kind=MetricType.GAUGE,
-        help="How long a round may take before /healthz calls the process stuck.",
-        read=lambda view, _: silence_limit_s(view),
+    gauge(
+        "offsite_round_limit_seconds",
+        "How long a round may take before /healthz calls the process stuck.",
+        silence_limit_s,
     ),
-    Series(
-        name="offsite_last_round_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When the newest round ended.",
-        read=lambda view, _: seconds(view.round_ended_ms),
+    gauge(
+        "offsite_last_round_timestamp_seconds",
+        "When the newest round ended.",
+        lambda view: seconds(view.round_ended_ms),
     ),
-    Series(
-        name="offsite_rounds_total",
-        kind=MetricType.COUNTER,
-        help="Rounds that ended.",
-        read=lambda view, _: view.rounds,
+    counter(
+        "offsite_rounds_total",
+        "Rounds that ended.",
+        lambda view: view.rounds,
     ),
-    Series(
-        name="offsite_passes_total",
-        kind=MetricType.COUNTER,
-        help="Rounds that were complete: all records of the source were copied, or are named as a hole.",
-        read=lambda view, _: view.passes,
+    counter(
+        "offsite_passes_total",
+        "Rounds that were complete: all records of the source were copied, or are named as a hole.",
+        lambda view: view.passes,
     ),
-    Series(
-        name="offsite_pass_complete",
-        kind=MetricType.GAUGE,
-        help="1 when the newest round was complete, else 0.",
-        read=lambda view, _: flag(value=view.pass_complete),
+    gauge(
+        "offsite_pass_complete",
+        "1 when the newest round was complete, else 0.",
+        lambda view: float(view.pass_complete),
     ),
-    Series(
-        name="offsite_commits_total",
-        kind=MetricType.COUNTER,
-        help="Commits that this process made.",
-        read=lambda view, _: view.commits,
+    counter(
+        "offsite_commits_total",
+        "Commits that this process made.",
+        lambda view: view.commits,
     ),
-    Series(
-        name="offsite_head_commit",
-        kind=MetricType.GAUGE,
-        help="Number of the backup's newest commit.",
-        read=lambda view, _: view.head_commit,
+    gauge(
+        "offsite_head_commit",
+        "Number of the backup's newest commit.",
+        lambda view: view.head_commit,
     ),
-    Series(
-        name="offsite_last_commit_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When the newest commit was made, by the store's clock.",
-        read=lambda view, _: seconds(view.last_commit_ms),
+    gauge(
+        "offsite_last_commit_timestamp_seconds",
+        "When the newest commit was made, by the store's clock.",
+        lambda view: seconds(view.last_commit_ms),
     ),
-    Series(
-        name="offsite_records_total",
-        kind=MetricType.COUNTER,
-        help="Records that this process put into commits.",
-        read=lambda view, _: view.records,
+    counter(
+        "offsite_records_total",
+        "Records that this process put into commits.",
+        lambda view: view.records,
     ),
-    Series(
-        name="offsite_bytes_total",
-        kind=MetricType.COUNTER,
-        help="Bytes of log read from the brokers, and bytes written to the store.",
-        read=lambda view, _: {"read": view.bytes_read, "written": view.bytes_written},
-        labels=("kind",),
+    counter(
+        "offsite_bytes_total",
+        "Bytes of log read from the brokers, and bytes written to the store.",
+        lambda view: {"read": view.bytes_read, "written": view.bytes_written},
+        "kind",
     ),
-    Series(
-        name="offsite_repository_bytes",
-        kind=MetricType.GAUGE,
-        help="Stored bytes of the segments that the newest restore point needs.",
-        read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
-        labels=("state",),
+    gauge(
+        "offsite_repository_bytes",
+        "Stored bytes of the segments that the newest restore point needs.",
+        lambda view: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
+        "state",
     ),
-    Series(
-        name="offsite_holes_total",
-        kind=MetricType.COUNTER,
-        help="Holes of the backup: ranges that the source lost before the copy.",
-        read=lambda view, _: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
-        labels=("reason",),
+    counter(
+        "offsite_holes_total",
+        "Holes of the backup: ranges that the source lost before the copy.",
+        lambda view: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
+        "reason",
     ),
-    Series(
-        name="offsite_failed_partitions",
-        kind=MetricType.GAUGE,
-        help="Partitions that the newest round could not copy, by error id. The next round tries again.",
-        read=lambda view, _: view.failed,
-        labels=("reason",),
+    gauge(
+        "offsite_failed_partitions",
+        "Partitions that the newest round could not copy, by error id. The next round tries again.",
+        lambda view: view.failed,
+        "reason",
     ),
-    Series(
-        name="offsite_outage_start_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When the current outage began, by error id. Absent without an outage.",
-        read=lambda view, _: {view.outage.error.id: view.outage.since_ms / 1000} if view.outage else None,
-        labels=("reason",),
+    gauge(
+        "offsite_outage_start_timestamp_seconds",
+        "When the current outage began, by error id. Absent without an outage.",
+        lambda view: {view.outage.error.id: view.outage.since_ms / 1000} if view.outage else None,
+        "reason",
     ),
-    Series(
-        name="offsite_outages_total",
-        kind=MetricType.COUNTER,
-        help="Outages that ended, by error id.",
-        read=lambda view, _: view.outages,
-        labels=("reason",),
+    counter(
+        "offsite_outages_total",
+        "Outages that ended, by error id.",
+        lambda view: view.outages,
+        "reason",
     ),
-    Series(
-        name="offsite_retries_total",
-        kind=MetricType.COUNTER,
-        help="Failures that were tried again, by error id: whole rounds (op round), and partitions that a round could "
+    counter(
+        "offsite_retries_total",
+        "Failures that were tried again, by error id: whole rounds (op round), and partitions that a round could "
         "not copy and the next round tried again (op partition).",
-        read=lambda view, _: _retries(view),
-        labels=("op", "reason"),
+        _retries,
+        "op",
+        "reason",
     ),
-    Series(
-        name="offsite_throttled_seconds_total",
-        kind=MetricType.COUNTER,
-        help="Time that the copy waited for rate limits.",
-        read=lambda view, _: view.throttled_ms / 1000,
+    counter(
+        "offsite_throttled_seconds_total",
+        "Time that the copy waited for rate limits.",
+        lambda view: view.throttled_ms / 1000,
     ),
-    Series(
-        name="offsite_last_verify_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When this installation last checked the backup, by depth (quick, deep). Absent for a depth without a "
-        "check.",
-        read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
-        labels=("depth",),
+    gauge(
+        "offsite_last_verify_timestamp_seconds",
+        "When this installation last checked the backup, by depth (quick, deep). Absent for a depth without a check.",
+        lambda view: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
+        "depth",
     ),
-    Series(
-        name="offsite_last_verify_claimed_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When another installation checked the backup, as a record in the repository claims, by depth. The claim "
+    gauge(
+        "offsite_last_verify_claimed_timestamp_seconds",
+        "When another installation checked the backup, as a record in the repository claims, by depth. The claim "
         "is not confirmed. Absent if it is not later than the last check of this installation.",
-        read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
-        labels=("depth",),
+        lambda view: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
+        "depth",
     ),
-    Series(
-        name="offsite_verify_damaged_objects",
-        kind=MetricType.GAUGE,
-        help="How many objects the last check found damaged or missing, also as others claim, unless a later deep "
+    gauge(
+        "offsite_verify_damaged_objects",
+        "How many objects the last check found damaged or missing, also as others claim, unless a later deep "
         "check of this installation found none. Absent without a check and without a claim of damage.",
-        read=lambda view, _: view.repository.damaged,
+        lambda view: view.repository.damaged,
     ),
-    Series(
-        name="offsite_restore_test_last_success_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help=(
-            "When a drill of this installation last proved that the backup can be restored. Absent without such a "
-            "drill."
-        ),
-        read=lambda view, _: seconds(view.repository.drilled_ms),
+    gauge(
+        "offsite_restore_test_last_success_timestamp_seconds",
+        ("When a drill of this installation last proved that the backup can be restored. Absent without such a drill."),
+        lambda view: seconds(view.repository.drilled_ms),
     ),
-    Series(
-        name="offsite_restore_test_claimed_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When a drill of another installation proved that the backup can be restored, as a report in the "
+    gauge(
+        "offsite_restore_test_claimed_timestamp_seconds",
+        "When a drill of another installation proved that the backup can be restored, as a report in the "
         "repository claims. The claim is not confirmed. Absent if it is not later than the last drill of this "
         "installation.",
-        read=lambda view, _: seconds(view.repository.claimed_drill_ms),
+        lambda view: seconds(view.repository.claimed_drill_ms),
     ),
-    Series(
-        name="offsite_restore_points",
-        kind=MetricType.GAUGE,
-        help="Restore points that are kept, by whether a person has pinned them. Absent if retention never "
+    gauge(
+        "offsite_restore_points",
+        "Restore points that are kept, by whether a person has pinned them. Absent if retention never "
         "deleted anything and nothing is pinned.",
-        read=lambda view, _: _points(view.repository.retention),
-        labels=("pinned",),
+        lambda view: _points(view.repository.retention),
+        "pinned",
     ),
-    Series(
-        name="offsite_restore_points_let_go_total",
-        kind=MetricType.COUNTER,
-        help="Restore points deleted since this process began, by the kind of work that the audit names; `nobody` "
+    counter(
+        "offsite_restore_points_let_go_total",
+        "Restore points deleted since this process began, by the kind of work that the audit names; `nobody` "
         "without an audit line.",
-        read=lambda view, _: view.repository.let_go or None,
-        labels=("by",),
+        lambda view: view.repository.let_go or None,
+        "by",
     ),
-    Series(
-        name="offsite_retention_last_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When retention last deleted something. Absent if it never did.",
-        read=lambda view, _: (
+    gauge(
+        "offsite_retention_last_timestamp_seconds",
+        "When retention last deleted something. Absent if it never did.",
+        lambda view: (
             retention.applied_ms / 1000 if (retention := view.repository.retention) and retention.applied_ms else None
         ),
     ),
-    Series(
-        name="offsite_retention_next_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="The earliest time at which the next restore point may be deleted. Absent if no time is known.",
-        read=lambda view, _: (
+    gauge(
+        "offsite_retention_next_timestamp_seconds",
+        "The earliest time at which the next restore point may be deleted. Absent if no time is known.",
+        lambda view: (
             retention.next_ms / 1000 if (retention := view.repository.retention) and retention.next_ms else None
         ),
     ),
-    Series(
-        name="offsite_retention_waiting_bytes",
-        kind=MetricType.GAUGE,
-        help="Stored bytes that were deleted from the backup and wait for their collection.",
-        read=lambda view, _: retention.waiting_bytes if (retention := view.repository.retention) else None,
+    gauge(
+        "offsite_retention_waiting_bytes",
+        "Stored bytes that were deleted from the backup and wait for their collection.",
+        lambda view: retention.waiting_bytes if (retention := view.repository.retention) else None,
     ),
 )
 
-TOPICS_LEFT_OUT = Series(
-    name="offsite_topics_without_series",
-    kind=MetricType.GAUGE,
-    help='Topics without their own series, because there are too many: they are together under topic="".',
-    read=lambda _, __: None,
+TOPICS_LEFT_OUT: Series[FollowView] = gauge(
+    "offsite_topics_without_series",
+    'Topics without their own series, because there are too many: they are together under topic="".',
+    lambda _: 0,
 )
+
+
+def expose(view: FollowView, *, now_ms: int, accept: str = "", topics_max: int = TOPICS_MAX) -> Exposition:
+    """Make the answer to a scrape at `now_ms`: OpenMetrics if the `Accept` header names it, else the plain text
+    format."""
+    topics = _by_label(view.topics, topics_max)
+    left_out = len(topics.get("", ()))
+    series = (
+        *SERIES,
+        *(series.over(topics, now_ms) for series in TOPIC_SERIES),
+        replace(TOPICS_LEFT_OUT, read=lambda _: left_out),
+    )
+    return Metrics(series=series, view=view, labels={BACKUP: view.backup}, histograms=view.durations.histograms).expose(
+        accept
+    )
+
+
+def _by_label(topics: Iterable[TopicView], topics_max: int) -> dict[str, list[TopicView]]:
+    """The topics by their label. A label must be unique: Prometheus would refuse the whole scrape."""
+    by_name: dict[str, list[TopicView]] = {}
+    for topic in sorted(topics, key=lambda view: view.topic):
+        has_own_series = topic.topic in by_name or len(by_name) < topics_max
+        by_name.setdefault(topic.topic if has_own_series else "", []).append(topic)
+    return by_name

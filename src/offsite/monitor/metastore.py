@@ -2,94 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import Clock
 from offsite.model.units import format_duration
-from offsite.monitor.exposition import OPEN_METRICS, Exposition
+from offsite.monitor.backup_series import TOPIC
+from offsite.monitor.metrics import Exposition, Metrics, Series, counter, gauge, seconds
 from offsite.monitor.server import ListenAddress, StatusServer
-from offsite.monitor.view import TOPIC, Health, MetricType
-
-if TYPE_CHECKING:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from offsite.monitor.view import Health
 
 SILENT_MAX_S = 60.0
 """Seconds without a look at the topic after which the backup counts as behind: the backup looks every second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetastoreSeries:
-    """A series, with its labels beside the topic's name. `read` returns its value, or None without a value."""
-
-    name: str
-    kind: MetricType
-    help: str
-    read: Callable[[MetastoreView], float | None]
-
-
-def _time_s(time_ms: int) -> float | None:
-    return None if time_ms < 0 else time_ms / 1000
-
-
-METASTORE_SERIES = (
-    MetastoreSeries(
-        name="offsite_metastore_commands",
-        kind=MetricType.GAUGE,
-        help="Commands in the backup file.",
-        read=lambda view: view.commands,
+METASTORE_SERIES: tuple[Series[MetastoreView], ...] = (
+    gauge(
+        "offsite_metastore_commands",
+        "Commands in the backup file.",
+        lambda view: view.commands,
     ),
-    MetastoreSeries(
-        name="offsite_metastore_appended_commands",
-        kind=MetricType.COUNTER,
-        help="Commands that this process has added to backup files.",
-        read=lambda view: view.appended,
+    counter(
+        "offsite_metastore_appended_commands",
+        "Commands that this process has added to backup files.",
+        lambda view: view.appended,
     ),
-    MetastoreSeries(
-        name="offsite_metastore_missing_commands",
-        kind=MetricType.GAUGE,
-        help="Commands in the backup file that the topic no longer has: it was deleted, emptied or cut. Above 0 is an "
+    gauge(
+        "offsite_metastore_missing_commands",
+        "Commands in the backup file that the topic no longer has: it was deleted, emptied or cut. Above 0 is an "
         "alarm.",
-        read=lambda view: view.missing,
+        lambda view: view.missing,
     ),
-    MetastoreSeries(
-        name="offsite_metastore_diverged",
-        kind=MetricType.GAUGE,
-        help="1 when this process has started a new file, because the topic had another command than the file.",
-        read=lambda view: float(bool(view.diverged)),
+    gauge(
+        "offsite_metastore_diverged",
+        "1 when this process has started a new file, because the topic had another command than the file.",
+        lambda view: float(bool(view.diverged)),
     ),
-    MetastoreSeries(
-        name="offsite_metastore_undecided_offsets",
-        kind=MetricType.GAUGE,
-        help="Offsets from the oldest open transaction of the topic on: they cannot be read yet, and are not backed "
-        "up.",
-        read=lambda view: view.undecided,
+    gauge(
+        "offsite_metastore_undecided_offsets",
+        "Offsets from the oldest open transaction of the topic on: they cannot be read yet, and are not backed up.",
+        lambda view: view.undecided,
     ),
-    MetastoreSeries(
-        name="offsite_metastore_file_bytes",
-        kind=MetricType.GAUGE,
-        help="Size of the backup file, without its sidecar.",
-        read=lambda view: view.size_bytes,
+    gauge(
+        "offsite_metastore_file_bytes",
+        "Size of the backup file, without its sidecar.",
+        lambda view: view.size_bytes,
     ),
-    MetastoreSeries(
-        name="offsite_metastore_last_command_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="Time of the newest command in the backup file.",
-        read=lambda view: _time_s(view.last_command_ms),
+    gauge(
+        "offsite_metastore_last_command_timestamp_seconds",
+        "Time of the newest command in the backup file.",
+        lambda view: seconds(view.last_command_ms),
     ),
-    MetastoreSeries(
-        name="offsite_metastore_seen_timestamp_seconds",
-        kind=MetricType.GAUGE,
-        help="When the topic was last read to its end, or last found missing.",
-        read=lambda view: _time_s(view.seen_ms),
+    gauge(
+        "offsite_metastore_seen_timestamp_seconds",
+        "When the topic was last read to its end, or last found missing.",
+        lambda view: seconds(view.seen_ms),
     ),
-    MetastoreSeries(
-        name="offsite_metastore_flush_seconds",
-        kind=MetricType.GAUGE,
-        help="How long it took to write the newest commands to disk.",
-        read=lambda view: view.flush_s,
+    gauge(
+        "offsite_metastore_flush_seconds",
+        "How long it took to write the newest commands to disk.",
+        lambda view: view.flush_s,
     ),
 )
 
@@ -101,14 +71,7 @@ class MetastoreMonitor:
         self.view, self._clock = view, clock
 
     def metrics(self, accept: str) -> Exposition:
-        from prometheus_client import exposition as plain
-        from prometheus_client.openmetrics import exposition as openmetrics
-
-        scrape = _Scrape(view=self.view)
-        if OPEN_METRICS in accept:
-            text: bytes = openmetrics.generate_latest(scrape)  # type: ignore[no-untyped-call]
-            return Exposition(text=text, content_type=openmetrics.CONTENT_TYPE_LATEST)
-        return Exposition(text=plain.generate_latest(scrape), content_type=plain.CONTENT_TYPE_PLAIN_0_0_4)
+        return Metrics(series=METASTORE_SERIES, view=self.view, labels={TOPIC: self.view.topic}).expose(accept)
 
     def health(self) -> Health:
         """Always alive: a process that waits for Kafka lives."""
@@ -144,20 +107,3 @@ class MetastoreServer(StatusServer):
 
     def show(self, view: MetastoreView) -> None:
         self._shown.view = view
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scrape:
-    """A collector in the terms of prometheus_client."""
-
-    view: MetastoreView
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        kinds = {MetricType.COUNTER: CounterMetricFamily, MetricType.GAUGE: GaugeMetricFamily}
-        for series in METASTORE_SERIES:
-            family = kinds[series.kind](series.name, series.help, labels=[TOPIC])
-            if (value := series.read(self.view)) is not None:
-                family.add_metric([self.view.topic], value)
-            yield family

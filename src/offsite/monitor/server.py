@@ -28,7 +28,8 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
 from offsite.model.journal import failed, safe_trace
 from offsite.model.units import format_duration
-from offsite.monitor.exposition import OPEN_METRICS, TOPICS_MAX, Exposition, expose
+from offsite.monitor.backup_series import TOPICS_MAX, expose
+from offsite.monitor.metrics import OPEN_METRICS, Exposition
 from offsite.monitor.view import FollowView, Health, liveness, readiness
 from offsite.monitor.waiting import Waiting
 

@@ -1,13 +1,13 @@
-"""The view of a continuous backup for monitoring: plain data, its health, and the series over the data.
+"""The view of a continuous backup for monitoring: plain data, and its health.
 
 The loop makes a new view after every round and during an outage, and hands over the whole view. Readers in other
-threads see the old view or the new view, never half of both. Times are epoch ms, -1 where unknown.
+threads see the old view or the new view, never half of both; all views of a process share its histograms of durations.
+Times are epoch ms, -1 where unknown.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -37,29 +37,52 @@ class FollowState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DurationSeries:
+    """A histogram of durations. `bounds_s`: the upper bounds of its buckets, inclusive."""
+
+    name: str
+    help: str
+    bounds_s: tuple[float, ...]
+    labels: tuple[str, ...] = ()
+
+
+DURATION_SERIES = (
+    DurationSeries(
+        name="offsite_round_duration_seconds",
+        help="How long rounds took, from the read of the source's state to the end of the commit.",
+        bounds_s=BUCKETS_S,
+    ),
+    DurationSeries(
+        name="offsite_commit_duration_seconds",
+        help="How long commits took, from the last copied byte to the commit.",
+        bounds_s=BUCKETS_S,
+    ),
+    DurationSeries(
+        name="offsite_storage_request_duration_seconds",
+        help="How long requests of the driver to the store took, with retries, by operation (clock, delete, get, "
+        "head, list, put, write) and outcome (ok, failed). A listing counts as one request. Requests of workers, "
+        "which write the segments, are not included.",
+        bounds_s=REQUEST_BUCKETS_S,
+        labels=("op", "outcome"),
+    ),
+)
+
+
 class Durations:
-    """Histogram of durations. `counts`: a non-cumulative number for every bound in `bounds`, and a last number for
-    longer durations."""
+    """The durations of a process, as histograms: of rounds, of commits, and of the driver's requests to the store.
+    Several threads may observe at once."""
 
-    bounds: tuple[float, ...] = BUCKETS_S
-    counts: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
-    sum_s: float = 0.0
+    def __init__(self) -> None:
+        from prometheus_client import Histogram
 
-    @classmethod
-    def within(cls, bounds: tuple[float, ...]) -> Durations:
-        """An empty histogram with buckets up to `bounds` (seconds, rising)."""
-        return cls(bounds=bounds, counts=(0,) * (len(bounds) + 1))
+        self.rounds, self.commits, self.store_requests = self.histograms = tuple(
+            Histogram(series.name, series.help, series.labels, buckets=series.bounds_s, registry=None)
+            for series in DURATION_SERIES
+        )
 
-    def with_one(self, duration_s: float) -> Durations:
-        """The histogram with another duration."""
-        at = bisect_left(self.bounds, duration_s)
-        counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
-        return Durations(bounds=self.bounds, counts=counts, sum_s=self.sum_s + duration_s)
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """The upper bound of every bucket as Prometheus writes it, and the number of durations up to the bound."""
-        bounds = [*map(str, self.bounds), "+Inf"]
-        return [(bound, sum(self.counts[: at + 1])) for at, bound in enumerate(bounds)]
+    def note_request(self, operation: str, outcome: str, took_s: float) -> None:
+        """Note a finished request to the store."""
+        self.store_requests.labels(operation, outcome).observe(took_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +123,10 @@ class FollowView:
     Since the process began: `rounds`, `passes` (complete rounds: everything at the source was copied or is named as a
     hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
     error id, `retried_partitions` by error id (partitions that a round could not copy and the next round tried again),
-    `throttled_ms` (time taken by rate limits of ours or of the brokers), the durations of rounds and commits, and
-    `store_requests`, durations of the driver's requests to the store by operation and outcome. As of now: `holes`, all
-    holes of the backup by reason; `failed`, partitions that the newest round could not copy, by error id; `outage`;
-    `pass_complete`, whether the newest round was complete; `progress`, the ended share of the round's tasks, None
-    before the first; `live_bytes`, size of the backup's segments in the store, -1 unknown.
+    `throttled_ms` (time taken by rate limits of ours or of the brokers), and `durations`, which all views of a process
+    share. As of now: `holes`, all holes of the backup by reason; `failed`, partitions that the newest round could not
+    copy, by error id; `outage`; `pass_complete`, whether the newest round was complete; `progress`, the ended share of
+    the round's tasks, None before the first; `live_bytes`, size of the backup's segments in the store, -1 unknown.
     """
 
     backup: str
@@ -129,9 +151,7 @@ class FollowView:
     retried_partitions: Mapping[str, int] = field(default_factory=dict)
     progress: float | None = None
     throttled_ms: int = 0
-    round_durations: Durations = field(default_factory=Durations)
-    commit_durations: Durations = field(default_factory=Durations)
-    store_requests: Mapping[tuple[str, ...], Durations] = field(default_factory=dict)
+    durations: Durations = field(default_factory=Durations, compare=False)
     topics: tuple[TopicView, ...] = ()
     repository: RepositoryView = field(default_factory=RepositoryView)
 
@@ -232,65 +252,3 @@ def _waits(waiting: str) -> str:
 def _behind(view: FollowView) -> str:
     lag = sum(max(0, topic.lag_records) for topic in view.topics)
     return f", {lag:,} records behind" if lag else ""
-
-
-BACKUP = "backup"
-TOPIC = "topic"
-
-
-class MetricType(StrEnum):
-    """The type of a single-valued series, in Prometheus' terms."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-
-
-Values = Mapping[str, float] | Mapping[tuple[str, ...], float] | float | None
-"""The values of a series: by the value of its label, by the values of its labels, a single value, or None where
-unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """A series of the whole backup. `labels`: labels beside the backup's name, if any. `read` takes a view and a time
-    (epoch ms).
-
-    A series has name, type, help and labels, declared once together with the reading of its values. Scrapes and the
-    reference page both come from these declarations.
-    """
-
-    name: str
-    kind: MetricType
-    help: str
-    read: Callable[[FollowView, int], Values]
-    labels: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSeries:
-    """A gauge of a topic. `merge` combines the values of topics without a series of their own: the sum of amounts, the
-    worst of times."""
-
-    name: str
-    help: str
-    read: Callable[[FollowView, TopicView, int], float | None]
-    merge: Callable[[Iterable[float]], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DurationSeries:
-    """A histogram of durations, by the values of its `labels`; `()` without labels."""
-
-    name: str
-    help: str
-    read: Callable[[FollowView], Mapping[tuple[str, ...], Durations]]
-    labels: tuple[str, ...] = ()
-
-
-def seconds(time_ms: int) -> float | None:
-    """A time as Prometheus expects; None for an unknown time."""
-    return None if time_ms < 0 else time_ms / 1000
-
-
-def flag(*, value: bool) -> float:
-    return 1.0 if value else 0.0

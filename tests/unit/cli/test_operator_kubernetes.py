@@ -112,13 +112,13 @@ def test_probes_fail_when_no_round_has_ended_for_long_and_metrics_count_each_kin
     shown = HomeMonitor(home=home, clock=world.clock)
     with StatusServer(shown, listen=parse_address("127.0.0.1:0"), clock=world.clock) as server:
         assert [answer(server, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
-        assert 'offsite_operator_resources{kind="Backup"} 0' in answer(server, "/metrics")[1]
+        assert 'offsite_operator_resources{kind="Backup"} 0.0' in answer(server, "/metrics")[1]
 
         world.look(home)
         lines = answer(server, "/metrics")[1].splitlines()
-        assert 'offsite_operator_resources{kind="Backup"} 1' in lines
-        assert 'offsite_operator_resources{kind="Schedule"} 0' in lines
-        assert 'offsite_operator_unreconciled_resources{kind="Restore"} 1' in lines
+        assert 'offsite_operator_resources{kind="Backup"} 1.0' in lines
+        assert 'offsite_operator_resources{kind="Schedule"} 0.0' in lines
+        assert 'offsite_operator_unreconciled_resources{kind="Restore"} 1.0' in lines
         assert "# TYPE offsite_operator_resources gauge" in lines
 
         world.clock.sleep(SILENT_MAX_S + 60)

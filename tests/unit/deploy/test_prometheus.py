@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import SystemClock
-from offsite.monitor.exposition import expose
+from offsite.monitor.backup_series import expose
 from offsite.monitor.metastore import MetastoreMonitor
 from offsite.operator.core.monitor import HomeMonitor, RoundSummary
 from tests.fetched_tools import NoTool, debian_tool

@@ -11,17 +11,18 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outage, Outages
 from offsite.engine.runner import RunProgress
 from offsite.follow.follower import Follower, FollowSettings
-from offsite.follow.watch import FollowWatch, StoreRequests, counted
+from offsite.follow.watch import FollowWatch, counted
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.selection import parse_selection
-from offsite.monitor.view import FollowState, FollowView, TopicView
+from offsite.monitor.view import Durations, FollowState, FollowView, TopicView
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
+from tests.unit.monitor.views import request_counts
 
 ORDERS_0 = TopicPartition(topic="orders", partition=0)
 
@@ -42,17 +43,16 @@ class Scripted(SystemClock):
         self._steps.pop(0)()
 
 
-def watched(site: Site, *steps: Callable[[], object], requests: StoreRequests | None = None) -> list[FollowView]:
+def watched(site: Site, *steps: Callable[[], object], durations: Durations | None = None) -> list[FollowView]:
     """The views after each round or outage."""
     shown: list[FollowView] = []
     clock = Scripted(*steps)
     watch = FollowWatch(
-        FollowView(backup=BACKUP, interval_s=10, started_ms=1),
+        FollowView(backup=BACKUP, interval_s=10, started_ms=1, durations=durations or Durations()),
         backup=lambda: site.backup,
         settings=site.source.admin,
         clock=clock,
         show=shown.append,
-        store_requests=requests,
     )
     following = FollowSettings(
         repository=site.repository,
@@ -201,20 +201,21 @@ def test_a_partition_that_never_answered_has_no_headroom(orders: Site) -> None:
 
 
 def test_requests_to_the_store_progress_and_partitions_tried_again_are_told(orders: Site) -> None:
-    requests = StoreRequests()
-    counting = replace(orders, repository=counted(orders.repository, requests))
+    durations, counts = Durations(), []
+    counting = replace(orders, repository=counted(orders.repository, durations))
 
     def fail() -> None:
+        counts.append(request_counts(durations)["put", "ok"])
         orders.source.write("orders", [b"c"])
         orders.source.failing[Api.FETCH, ORDERS_0] = DENIED
 
     def heal() -> None:
         orders.source.failing.clear()
 
-    *_, failing, healed = watched(counting, fail, heal, requests=requests)
+    *_, failing, healed = watched(counting, fail, heal, durations=durations)
     assert (sum(failing.retried_partitions.values()), sum(healed.retried_partitions.values())) == (0, 1)
     assert healed.progress == 1
-    assert sum(healed.store_requests["put", "ok"].counts) > sum(failing.store_requests["put", "ok"].counts) > 0
+    assert request_counts(healed.durations)["put", "ok"] > counts[0] > 0
 
 
 def test_progress_of_a_round_under_way_is_the_part_of_its_tasks_that_have_ended(orders: Site) -> None:

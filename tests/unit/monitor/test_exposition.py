@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from offsite.monitor.backup_series import DURATION_SERIES, SERIES, TOPIC_SERIES
-from offsite.monitor.exposition import OPEN_METRICS, expose
-from offsite.monitor.view import FollowView, TopicView
+from offsite.monitor.backup_series import SERIES, TOPIC_SERIES, expose
+from offsite.monitor.metrics import OPEN_METRICS
+from offsite.monitor.view import DURATION_SERIES, FollowView, TopicView
 from tests.unit.monitor.views import FULL, NEW, NOW_MS, ORDERS, H, S
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

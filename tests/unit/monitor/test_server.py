@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
-from offsite.monitor import exposition, server
+from offsite.monitor import backup_series, server
 from offsite.monitor import server as served
 from offsite.monitor.server import ListenAddress, MonitorServer, parse_address
 from offsite.monitor.view import silence_limit_s
@@ -196,7 +196,7 @@ def test_many_scrapes_cost_no_more_than_one_a_second(
     monitor: MonitorServer, clock: AheadClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr(server, "expose", lambda *a, **k: made.append(1) or exposition.expose(*a, **k))
+    monkeypatch.setattr(server, "expose", lambda *a, **k: made.append(1) or backup_series.expose(*a, **k))
     clock.monotonic_s = lambda: 1000.0 + clock.ahead_s  # type: ignore[method-assign]
     for _ in range(20):
         ask(monitor, "/metrics")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from offsite.backup.outages import Outage
 from offsite.model.errors import KafkaUnreachable
-from offsite.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView, TopicView
+from offsite.monitor.view import Durations, FollowView, RepositoryView, TopicView
 from offsite.upkeep.retention.report import RetentionOutlook
 
 NOW_MS = 1_800_000_000_000
@@ -24,6 +24,12 @@ ORDERS = TopicView(
     lag_records=70,
     headroom_s=3600.5,
 )
+DURATIONS = Durations()
+for round_s in (0.3, 0.1, 7000.0):
+    DURATIONS.rounds.observe(round_s)
+DURATIONS.commits.observe(0.05)
+for request_s in (0.02, 300.0):
+    DURATIONS.note_request("get", "ok", request_s)
 FULL = replace(
     NEW,
     round_ended_ms=NOW_MS - 4 * S,
@@ -45,9 +51,7 @@ FULL = replace(
     retried_partitions={"OFF-1503": 4},
     progress=0.25,
     throttled_ms=1500,
-    round_durations=Durations().with_one(0.3).with_one(0.1).with_one(7000.0),
-    commit_durations=Durations().with_one(0.05),
-    store_requests={("get", "ok"): Durations.within(REQUEST_BUCKETS_S).with_one(0.02).with_one(300.0)},
+    durations=DURATIONS,
     topics=(ORDERS, replace(ORDERS, topic="users", newest_record_ms=NOW_MS - 2 * S)),
     repository=RepositoryView(
         let_go={"retention": 13, "nobody": 7},
@@ -69,3 +73,10 @@ FULL = replace(
     ),
 )
 FINE = replace(FULL, outage=None, failed={}, topics=(replace(ORDERS, lag_records=0, headroom_s=None),))
+
+
+def request_counts(durations: Durations) -> dict[tuple[str, str], float]:
+    """How many requests to the store were observed, by operation and outcome."""
+    (family,) = durations.store_requests.collect()
+    counts = (sample for sample in family.samples if sample.name.endswith("_count"))
+    return {(sample.labels["op"], sample.labels["outcome"]): sample.value for sample in counts}

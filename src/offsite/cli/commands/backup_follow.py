@@ -31,21 +31,23 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
     """Follow until a signal comes. Raises the error that ended the run before."""
     from offsite.backup.outages import Outages
     from offsite.follow.follower import Follower, FollowSettings
-    from offsite.follow.watch import FollowWatch, StoreRequests, counted
+    from offsite.follow.watch import FollowWatch, counted
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import notify_interruption
     from offsite.monitor.server import MonitorServer
-    from offsite.monitor.view import FollowView
+    from offsite.monitor.view import Durations, FollowView
     from offsite.monitor.waiting import WaitReporter, waiting_now
     from offsite.overview.contents import describe_new_commits
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
-    zeebe, requests = parse_zeebe(options.clusters), StoreRequests()
+    zeebe, durations = parse_zeebe(options.clusters), Durations()
     cluster = connect(options.bootstrap, options.kafka_config)
-    repository = counted(open_repository(options.repo), requests)
+    repository = counted(open_repository(options.repo), durations)
     participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
     shown, lines, clock = _CommitPrinter(output), OutageLines(SystemClock()), SystemClock()
-    view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
+    view = FollowView(
+        backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms(), durations=durations
+    )
     with ExitStack() as opened:
         opened.enter_context(notify_interruption(leave_in_time))
         server = None
@@ -59,7 +61,6 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
             settings=cluster.admin,
             clock=clock,
             show=server.show if server is not None else lambda _: None,
-            store_requests=requests,
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.bundle", limits=limits))

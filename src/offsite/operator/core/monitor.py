@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsite.model.clock import Clock
-from offsite.monitor.exposition import Exposition
+from offsite.monitor.metrics import Exposition, Metrics, Series, gauge
 from offsite.monitor.view import Health
 from offsite.operator.resources.parse import KINDS
 
@@ -15,7 +15,6 @@ SILENT_MAX_S = 600.0
 """A round takes as long as its slowest repositories: with a lower limit a waiting operator would be restarted."""
 KIND = "kind"
 """The label of all series."""
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,33 +36,31 @@ class Home(Protocol):
         """The last round. Other threads may read the property."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorSeries:
-    """One gauge, with a value for every kind of resource."""
-
-    name: str
-    help: str
-    read: Callable[[RoundSummary], Mapping[str, int]]
-
-
-OPERATOR_SERIES = (
-    OperatorSeries(
-        name="offsite_operator_resources",
-        help="Declared resources, as of the last round.",
-        read=lambda rounds: rounds.resources,
+OPERATOR_SERIES: tuple[Series[RoundSummary], ...] = (
+    gauge(
+        "offsite_operator_resources",
+        "Declared resources, as of the last round.",
+        lambda rounds: _by_kind(rounds.resources),
+        KIND,
     ),
-    OperatorSeries(
-        name="offsite_operator_unreconciled_resources",
-        help="Declared resources that were not as declared: their conditions give the reason. A failed restore counts "
+    gauge(
+        "offsite_operator_unreconciled_resources",
+        "Declared resources that were not as declared: their conditions give the reason. A failed restore counts "
         "until it is deleted.",
-        read=lambda rounds: rounds.waiting,
+        lambda rounds: _by_kind(rounds.waiting),
+        KIND,
     ),
-    OperatorSeries(
-        name="offsite_operator_failing_expiries",
-        help="Declared resources whose expiry jobs fail repeatedly: their condition ExpiryFailing gives the reason.",
-        read=lambda rounds: rounds.failing,
+    gauge(
+        "offsite_operator_failing_expiries",
+        "Declared resources whose expiry jobs fail repeatedly: their condition ExpiryFailing gives the reason.",
+        lambda rounds: _by_kind(rounds.failing),
+        KIND,
     ),
 )
+
+
+def _by_kind(counts: Mapping[str, int]) -> Mapping[str, int]:
+    return {kind: counts.get(kind, 0) for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +70,8 @@ class HomeMonitor:
     home: Home
     clock: Clock
 
-    def metrics(self, accept: str) -> Exposition:  # noqa: ARG002  # there is one form
-        rounds = self.home.rounds
-        text = "".join(_lines(series, series.read(rounds)) for series in OPERATOR_SERIES)
-        return Exposition(text=text.encode(), content_type=_TEXT)
+    def metrics(self, accept: str) -> Exposition:
+        return Metrics(series=OPERATOR_SERIES, view=self.home.rounds, labels={}).expose(accept)
 
     def health(self) -> Health:
         silent_s = self.clock.monotonic_s() - self.home.rounds.ended_s
@@ -86,8 +81,3 @@ class HomeMonitor:
 
     def ready(self) -> Health:
         return self.health()
-
-
-def _lines(series: OperatorSeries, values: Mapping[str, int]) -> str:
-    samples = "".join(f'{series.name}{{{KIND}="{kind}"}} {values.get(kind, 0)}\n' for kind in KINDS)
-    return f"# HELP {series.name} {series.help}\n# TYPE {series.name} gauge\n{samples}"
