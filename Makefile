@@ -18,7 +18,7 @@ TESTS ?=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) \
        || $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(1)
 
-.PHONY: help setup demo test soak sim bench scale lint types docs lock clean
+.PHONY: help setup demo quick test soak sim bench scale lint docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
@@ -30,8 +30,13 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 	@$(BIN)/offsite demo
 
 # Hundreds of processes import the same: what Python compiled is kept, also where the environment says not to.
-test soak bench scale: export PYTHONDONTWRITEBYTECODE =
-test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+quick test soak bench scale: export PYTHONDONTWRITEBYTECODE =
+quick test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+
+# Without Java, brokers and Spark, with a tenth of the random examples of `make test`.
+quick: export OFFSITE_EXAMPLES = quick
+quick: $(DEV) ## Run the unit and contract tests, within a minute
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak" tests/unit tests/contract $(TESTS)
 
 test: $(JAVA) $(DEV) $(CLASSES) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)

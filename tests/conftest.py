@@ -30,8 +30,9 @@ from tests.shared_spark import end_shared_spark
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="offsite-tests-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
-hypothesis.settings.register_profile("offsite", deadline=None)  # a busy machine is no failure
-hypothesis.settings.load_profile("offsite")
+hypothesis.settings.register_profile("all", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
+hypothesis.settings.load_profile(os.environ.get("OFFSITE_EXAMPLES", "all"))
 
 gc.disable()  # until all tests are collected: what is made up to there stays (see `pytest_collection_finish`)
 
@@ -104,6 +105,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith("tests/worlds/"):
+            item.add_marker("worlds")
     fixtures = {item.nodeid: getattr(item, "fixturenames", ()) for item in items}
     if stray := next(families.strays(SHARED_IN, fixtures), None):
         raise pytest.UsageError(stray)

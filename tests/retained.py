@@ -21,7 +21,7 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
 from tests.batches import RECORDS_PER_BATCH, chunk_of, make_batch
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -2,7 +2,7 @@
 
 The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/bundle.py` and
 `restore/compare/bundle.py`, with their
-constants; `tests/unit/bench/test_cutting.py` holds them against the planners themselves.
+constants; `tests/worlds/bench/test_cutting.py` holds them against the planners themselves.
 """
 
 from __future__ import annotations

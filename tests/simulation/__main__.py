@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tests.simulation import course, shrink
-from tests.source_events import course as source_course
+from tests.worlds.source_events import course as source_course
 
 
 class Played(Protocol):

@@ -5,7 +5,7 @@
 | S1-S11, S19-S22 for log processors | this file | |
 | S12, S13, S14: transactions and groups across the cut | | tests/unit/cut, tests/integration/e2e/test_cut_*.py |
 | S15: topics made anew, partitions added | | tests/integration/e2e/test_checkpoints.py |
-| S16, S17: retention, unclean elections | | tests/source_events |
+| S16, S17: retention, unclean elections | | tests/worlds/source_events |
 | S18: a clock that steps back | | tests/unit/checkpoint |
 | S20: restores of topics that die | | tests/schedules, tests/integration/e2e |
 | snapshots beside a checkpoint; deletion, clean-up | | test_snapshots_and_deletion.py |

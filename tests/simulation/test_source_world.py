@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.__main__ import many
-from tests.source_events.bugs import BUGS, found_within, with_bug
-from tests.source_events.course import play, shrunk
+from tests.worlds.source_events.bugs import BUGS, found_within, with_bug
+from tests.worlds.source_events.course import play, shrunk
 
 SEEDS = 60
 SOAKED = 10_000

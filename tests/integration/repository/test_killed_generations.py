@@ -33,10 +33,10 @@ from offsite.repository.generation_sets.generation_set import GenerationPhase
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
-from tests.generations.real_judge import RealJudge, Truth
-from tests.generations.sights import ArchiveSight, BackupSight
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
+from tests.worlds.generations.real_judge import RealJudge, Truth
+from tests.worlds.generations.sights import ArchiveSight, BackupSight
 
 KILLS, SOAK_KILLS = 2, 200
 PATIENCE_S = 5.0
@@ -155,7 +155,7 @@ def test_one_generation_is_complete_and_one_active_wherever_they_are_killed(
     archives = str(tmp_path / "archives") if target == "avro" else ""
     repository = Repository.init(open_store(place))
     judge = RealJudge(repository, ArchiveSight(archives) if archives else BackupSight(repository), truth)
-    command = [sys.executable, "-m", "tests.generations.process", place, broker.bootstrap, topic]
+    command = [sys.executable, "-m", "tests.worlds.generations.process", place, broker.bootstrap, topic]
     runs = [Runs([*command, each.value, str(LENGTH_MS), archives], each) for each in Instance]
     killed_at, stops = Counter[str](), 0
     try:

@@ -25,7 +25,7 @@ from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from tests.batches import chunk_of, make_control_batch
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 ValueT = TypeVar("ValueT")
 

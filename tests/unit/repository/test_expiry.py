@@ -14,7 +14,7 @@ from offsite.repository.fold import fold
 from offsite.repository.partition_history import join_spans, split_spans
 from offsite.repository.state import BackupState
 from tests.backups import PARTITIONS, SHAPES, STEP, content, new_backup, write_segment
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 ORDERS = PARTITIONS[0]
 

@@ -38,7 +38,7 @@ from offsite.stores.numbered_log import _FEW, EntryRefusedError
 from offsite.stores.store import PutResult
 from tests.backups import new_backup, run_once
 from tests.faulty_store import Crash, FaultyStore
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 FOUNDING = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
 A, B = Instance.A, Instance.B

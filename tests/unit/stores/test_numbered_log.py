@@ -8,7 +8,7 @@ import pytest
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.stores.numbered_log import HINT, EntryRefusedError, Ledger, LedgerForm, hash_of
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 MANY = 300
 

@@ -21,7 +21,7 @@ from offsite.table.search import RecordsRequest, cat_records, plan_records, raw_
 from offsite.upkeep.compaction import latest as gathering
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, segments_of
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 
 @pytest.fixture

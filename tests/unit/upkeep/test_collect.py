@@ -48,7 +48,7 @@ from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests import roll_ups
 from tests.backups import PARTITIONS, SELECTION, content, new_backup, run_once, write_segment
 from tests.inline_runner import InlineRunner
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 ORDERS = PARTITIONS[0]
 

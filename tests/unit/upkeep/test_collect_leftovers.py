@@ -32,7 +32,7 @@ from tests import roll_ups
 from tests.backups import PARTITIONS, content, new_backup, run_once, write_segment
 from tests.faulty_store import Crash
 from tests.inline_runner import InlineRunner
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 ORDERS = PARTITIONS[0]
 HOUR_MS = 3_600_000

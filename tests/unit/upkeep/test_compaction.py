@@ -50,8 +50,8 @@ from tests.compacted_logs import (
 )
 from tests.cuts import commit_cut
 from tests.inline_runner import InlineRunner
+from tests.memory_store import MemoryStore
 from tests.roll_ups import roll_up
-from tests.source_events.memory_store import MemoryStore
 
 ALWAYS = CompactionRequest(min_dirty_ratio=0.0)
 

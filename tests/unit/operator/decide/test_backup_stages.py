@@ -28,7 +28,7 @@ from offsite.operator.decide.backup import (
 from offsite.operator.decide.desired import Account, DesiredBackup, resolve_backup
 from offsite.operator.decide.observed import ObservedAgents, ObservedBackup, ObservedLowLevel
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
-from tests.unit.operator.world.world import new_backup
+from tests.worlds.operator.world import new_backup
 
 ACCOUNTS = (Account(name="main", endpoint="one"), Account(name="other", endpoint="two"))
 

@@ -10,7 +10,7 @@ from offsite.model.errors import BadResource
 from offsite.model.names import check_backup_name
 from offsite.operator.decide.desired import Account, RepositoryPlace, resolve_backup
 from offsite.operator.decide.options import parse_parameters
-from tests.unit.operator.world.world import new_backup
+from tests.worlds.operator.world import new_backup
 
 ACCOUNTS = (Account(name="main", endpoint="s3://main"), Account(name="other", endpoint="s3://other"))
 AT_MS = 1_626_771_903_000

@@ -20,7 +20,7 @@ from offsite.repository.declared.notes import get_note
 from offsite.stores.posix_store import PosixStore
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 
 class Died(BaseException):

@@ -21,7 +21,7 @@ from offsite.operator.resources.definition import BACKUP, resource_definition
 from offsite.operator.resources.model import json_schema
 from offsite.operator.resources.pod_template import VARIABLE_NAMES
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
-from tests.unit.operator.world.world import new_backup
+from tests.worlds.operator.world import new_backup
 
 PLACE = RepositoryPlace(account="main", repository="/backups")
 

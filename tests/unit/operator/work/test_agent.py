@@ -17,10 +17,10 @@ from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.lease import TTL_S, Lease
+from tests.memory_store import MemoryStore
 from tests.retained import StoreClock
-from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 
 class StillStore(MemoryStore):

@@ -32,7 +32,7 @@ from tests.backups import SELECTION, run_once
 from tests.faulty_store import Crash, FaultyStore
 from tests.processes import wait_until
 from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 RETURNED = "offsite.operator.work.removed_backups"
 

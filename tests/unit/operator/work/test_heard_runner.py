@@ -17,8 +17,8 @@ from offsite.operator.work.assembly import AgentTools, make_agent
 from offsite.operator.work.signs import ProgressRunner
 from offsite.repository.repository import Repository
 from tests.inline_runner import InlineRunner
+from tests.memory_store import MemoryStore
 from tests.passing_runner import PassingRunner
-from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
 
 

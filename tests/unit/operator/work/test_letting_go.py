@@ -40,7 +40,7 @@ from offsite.upkeep.retention.pins import pin_point, unpin_point
 from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.backups import SELECTION, write_segment
 from tests.unit.operator.work.declared import UID, Declared
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 ORDERS = TopicShape(topic="orders", topic_id="id-orders", partitions=2, replication_factor=1)
 USERS = TopicShape(topic="users", topic_id="id-users", partitions=1, replication_factor=1)

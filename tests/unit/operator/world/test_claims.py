@@ -12,7 +12,7 @@ from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.world import claims
 from offsite.operator.world.claims import SLOTS_PREFIX, Slots, TagHolder, TagName, Tags
 from offsite.repository.json_form import encode_object
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 PLACE = RepositoryPlace(account="main", repository="s3://b/r")
 TAG = TagName(cluster="prod", tag="blue")

@@ -12,9 +12,9 @@ from offsite.operator.world.ledger_entry import ProposedEntry, enter, enter_once
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.stores.store import PutResult
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import Declared
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 MINE, OTHER = identity("mine"), identity("other")
 

@@ -9,7 +9,7 @@ from offsite.repository.commit import CommitChanges, LeftBehindPartition, PassPr
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore
 from tests.backups import PARTITIONS, new_backup, run_once
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 PLACE = RepositoryPlace(account="main", repository="s3://backups/kafka")
 

@@ -23,8 +23,8 @@ from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
-from tests.unit.operator.world.restore_world import UIDS, new_restore
-from tests.unit.operator.world.schedule_world import UID, new_schedule
+from tests.worlds.operator.restore_world import UIDS, new_restore
+from tests.worlds.operator.schedule_world import UID, new_schedule
 
 T = TypeVar("T")
 WAIT_S = 60

@@ -11,9 +11,9 @@ from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents, ObservedLowLevel
 from offsite.operator.world.observe import BackupFacts, Observer, observe_backup
 from offsite.repository.declared.notes import AgentReport, put_agent_report
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
-from tests.unit.operator.world.world import identity
+from tests.worlds.operator.world import identity
 
 HOUR_MS = 3_600_000
 PLACE = RepositoryPlace(account="", repository="one")

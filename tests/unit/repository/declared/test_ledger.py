@@ -22,7 +22,7 @@ from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import claim_name, declared_uids, may_claim, owner_of
 from offsite.repository.layout import BackupLayout
 from offsite.stores.numbered_log import EntryRefusedError
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
 
 

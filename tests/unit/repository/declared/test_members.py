@@ -19,7 +19,7 @@ from offsite.repository.declared.entry import (
 from offsite.repository.declared.history import DeclaredHistory, apply_entry
 from offsite.repository.declared.members import find_member, member_id, member_in_force
 from offsite.stores.numbered_log import EntryRefusedError
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import Declared
 
 LEDGER = "shop-everywhere"

@@ -20,7 +20,7 @@ from offsite.repository.declared.restore_log import (
     restore_log,
 )
 from offsite.stores.numbered_log import EntryRefusedError
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 UID = "aaaaaaaa-1"
 BEGUN = RestoreEntry(seq=1, previous="", attempt=1, fence=3, word="w", at_ms=1_000)

@@ -13,7 +13,7 @@ from offsite.repository.backup import Backup
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
 from tests.inline_runner import InlineRunner
-from tests.source_events.memory_store import MemoryStore
+from tests.memory_store import MemoryStore
 
 EVERY_S = 3600.0
 

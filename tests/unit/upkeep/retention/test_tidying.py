@@ -11,8 +11,8 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
-from tests.source_events.memory_store import MemoryStore
-from tests.source_events.retaining import StoreClock
+from tests.memory_store import MemoryStore
+from tests.worlds.source_events.retaining import StoreClock
 
 
 @pytest.fixture
