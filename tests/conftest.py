@@ -32,7 +32,7 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 hypothesis.settings.register_profile("all", deadline=None)  # a busy machine is no failure
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
-hypothesis.settings.load_profile(os.environ.get("OFFSITE_EXAMPLES", "all"))
+hypothesis.settings.load_profile(os.environ.get("OFFSITE_HYPOTHESIS", "all"))
 
 gc.disable()  # until all tests are collected: what is made up to there stays (see `pytest_collection_finish`)
 
