@@ -1,4 +1,4 @@
-"""What courses of many thousand steps share."""
+"""What courses of many steps share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
+from tests.unit.conftest import site
+
+__all__ = ["site", "unheard"]
 
 
 @pytest.fixture

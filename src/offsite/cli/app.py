@@ -1,6 +1,6 @@
 """The command line: the commands, known by name and a line of help and imported on call, and errors as exit codes.
 
-Importing this module must stay cheap (`offsite --help` in under 250 ms; `tests/unit/cli/test_start.py` counts).
+Importing this module must stay cheap (`offsite --help` in under 250 ms; `tests/integration/cli/test_start.py` counts).
 Importing all commands takes longer than importing Python and typer together. Listings (help, completion, a mistyped
 name) use `LazyCommand` values; calls, a command's own help, and walks through `commands` (by the generated pages) use
 the real command, which imports what it uses when called.

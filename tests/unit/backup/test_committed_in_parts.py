@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from offsite.backup.bundle import bundle_copies
@@ -18,6 +18,7 @@ from offsite.log.range import Gap, GapEvidence, Hole, LogRange
 from offsite.model.clock import SystemClock
 from offsite.model.errors import LeaderUnavailable
 from offsite.repository.state import BackupState
+from tests.examples import examples
 from tests.unit.backup.test_committable import bounds
 from tests.unit.restore.test_restore_plan import partition, segment
 
@@ -89,7 +90,7 @@ class Again:
         )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_parts_are_what_looking_at_everything_again_finds(data: st.DataObject) -> None:
     found = [data.draw(outcomes_of(number)) for number in range(len(PLAN.tasks))]

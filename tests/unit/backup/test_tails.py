@@ -9,7 +9,7 @@ from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.backup import copy as backup_copy
@@ -25,6 +25,7 @@ from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from tests.batches import chunk_of, make_control_batch
+from tests.examples import examples
 from tests.memory_store import MemoryStore
 
 ValueT = TypeVar("ValueT")
@@ -160,7 +161,7 @@ offsets = st.integers(0, 40)
 edges = st.lists(offsets, max_size=8)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(st.tuples(logs, offsets, offsets), min_size=1, max_size=2), edges, edges)
 def test_joined_tails_are_what_one_pass_over_the_whole_log_finds(
     partitions: list[tuple[Log, int, int]], task_edges: list[int], edges: list[int]

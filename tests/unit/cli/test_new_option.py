@@ -1,4 +1,4 @@
-"""Walks `docs/change/option.md`: an option declared in the file of a command is in its help and on its reference page."""
+"""Walks `docs/change/option.md`: an option declared beside its command is in the help and on the reference page."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.groups.groups_as_of import GroupsAsOf, groups_as_of
@@ -20,6 +20,7 @@ from offsite.repository.commit import CommitChanges, TopicIncarnation, TopicShap
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.backups import SELECTION
+from tests.examples import examples
 
 TOPICS, GROUPS = ("orders", "users"), ("billing", "shipping", "auditing")
 Pair = tuple[str, TopicIncarnation]
@@ -122,7 +123,7 @@ def _pairs(found: GroupsAsOf) -> dict[Pair, int]:
 
 
 @given(STEPS, st.data())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_each_topic_has_the_groups_of_the_newest_commit_that_had_it(steps: list[Any], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository.init(open_store(folder))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.kafka.config import BrokerAddress, KafkaConfig
@@ -55,6 +55,7 @@ from offsite.kafka.transaction_requests import (
 from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
+from tests.examples import examples
 
 BROKER = BrokerAddress(host="broker", port=9092)
 PARTITION = TopicPartition(topic="orders", partition=3)
@@ -226,7 +227,7 @@ def test_after_a_slow_answer_the_next_one_has_all_of_its_time() -> None:
 
 
 @given(st.sampled_from(range(len(REQUESTS))), st.binary(max_size=200), st.integers(0, 2**32))
-@settings(max_examples=300)
+@examples(300)
 def test_noise_is_an_error_of_ours_whatever_was_asked(which: int, noise: bytes, seed: int) -> None:
     _noise(REQUESTS[which], noise)
     _noise(REQUESTS[which], bytes(6) + random.Random(seed).randbytes(seed % 300))  # past throttle time and error code

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import zstandard
 from blake3 import blake3
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.range import LogRange
@@ -20,6 +20,7 @@ from offsite.repository.segments.segment import Compression, Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.batches import FIRST_TIME_MS, chunk_of, chunks_of, make_batch, make_control_batch, make_log
+from tests.examples import examples
 
 LAYOUT = BackupLayout(backup="b")
 
@@ -193,7 +194,7 @@ def test_batches_out_of_order_or_out_of_range_are_a_bug(store: PosixStore) -> No
             writer.append(chunk_of(make_batch(20)))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 60_000), min_size=1, max_size=25),
     per_chunk=st.integers(1, 6),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
@@ -18,6 +18,7 @@ from offsite.upkeep.retention.apply import RetentionResult, apply_retention, pla
 from offsite.upkeep.retention.kept_points import SILENT
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
+from tests.examples import examples
 from tests.retained import DAY_MS, HOUR_MS, Log, Retained
 
 YEAR_MS = 365 * DAY_MS
@@ -316,7 +317,7 @@ def test_the_courses_show(bug: Callable[[Patch], None], first: int, monkeypatch:
     assert any(course(number) for number in range(first, first + SEEN_WITHIN)), "nobody saw it"
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(drawn=st.randoms(use_true_random=False))
 def test_any_course(drawn: random.Random) -> None:
     assert played(drawn) == ""

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.archives.kafka_backup import reindex
 from offsite.log.records.record import Record
+from tests.examples import examples
 from tests.unit.archives.kafka_backup.made_archives import read_all, write
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles
 
@@ -22,7 +23,7 @@ def with_offsets(rows: list[tuple[int, tuple[int, int], bytes | None, bytes | No
 
 
 @given(contents.map(with_offsets), st.integers(1, 400), st.integers(1, 9), st.integers(2, 500))
-@settings(max_examples=60)
+@examples(60)
 def test_every_record_comes_back_however_the_archive_is_cut_into_segments_and_pieces(
     records: list[Record], segment_bytes: int, at_once: int, piece_bytes: int
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.cli.app import app
@@ -19,6 +19,7 @@ from offsite.operator.decide.schedule import build_command
 from offsite.operator.resources.jobs import Restore
 from offsite.operator.resources.parse import parse_resource
 from offsite.restore.options import RestoreWords, parse_restore, parse_restore_limits
+from tests.examples import examples
 from tests.unit.operator.decide.test_schedule import schedule
 
 ACCOUNTS = (Account(name="main", endpoint="/backups"),)
@@ -70,7 +71,7 @@ def plain(patterns: list[str]) -> list[str]:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, max_size=3), TEXTS)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_patterns_of_a_restore_never_become_other_options(topics: list[str], rename: list[str], groups: str) -> None:
     try:
         arguments = wanted(topics=topics, rename=rename, groups=groups).arguments
@@ -89,7 +90,7 @@ def test_patterns_of_a_restore_never_become_other_options(topics: list[str], ren
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_patterns_of_a_drill_never_become_other_options(topics: list[str]) -> None:
     try:
         arguments = build_command(schedule(topics=topics), "shop-1")
@@ -118,7 +119,7 @@ def test_a_repository_may_hold_what_parts_it_from_the_backup() -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_time_becomes_a_time_or_is_refused(time: str) -> None:
     try:
         arguments = wanted(timestamp=time, sourceCluster="shop").arguments

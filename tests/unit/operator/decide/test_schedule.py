@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.jobs.status import JobState
@@ -27,6 +27,7 @@ from offsite.operator.decide.schedule import (
 )
 from offsite.operator.resources.jobs import Schedule
 from offsite.operator.resources.parse import parse_resource
+from tests.examples import examples
 
 ZONES = ("Europe/Zurich", "America/New_York", "UTC")
 CHANGES = tuple(
@@ -72,7 +73,7 @@ def _instant(day: date, hour: int, minute: int, zone: ZoneInfo) -> int:
     st.sampled_from(CHANGES),
     st.integers(-3 * DAY, 3 * DAY),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_time_of_the_day_comes_once_each_day_also_where_the_clock_changes(
     zone: str, hour: int, minute: int, around_ms: int, shift_ms: int
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_time_of_the_day_comes_once_each_day_also_where_the_clock_changes(
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(-DAY, DAY))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_quarter_of_an_hour_is_real_time(zone: str, around_ms: int, shift_ms: int) -> None:
     start_ms = around_ms + shift_ms
     quarter = 15 * MINUTE
@@ -113,7 +114,7 @@ class Line:
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(0, 10**9))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_with_looks_that_are_near_each_other_every_time_fires_exactly_once(
     zone: str, around_ms: int, seed: int
 ) -> None:
@@ -132,7 +133,7 @@ def test_with_looks_that_are_near_each_other_every_time_fires_exactly_once(
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(0, 10**9))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_over_any_looks_each_time_is_decided_once_or_told_as_left_out(zone: str, around_ms: int, seed: int) -> None:
     rng = random.Random(seed)
     start_ms = now_ms = around_ms - 5 * DAY
@@ -247,7 +248,7 @@ def test_a_cron_that_cannot_be_read_is_refused_and_nothing_else_happens(cron: st
 
 
 @given(st.text(alphabet="0123456789*/,-L#W? ABCMON\u0661", min_size=9, max_size=30))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_text_for_a_cron_is_read_or_refused(cron: str) -> None:
     try:
         wanted = schedule(cron=cron)

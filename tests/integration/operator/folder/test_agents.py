@@ -144,7 +144,7 @@ def test_they_outlive_an_operator_that_is_killed(home: Home, tmp_path: Path) -> 
     script = f"""
 import os, signal
 from pathlib import Path
-from tests.unit.operator.folder import test_agents as t
+from tests.integration.operator.folder import test_agents as t
 from tests.unit.operator.folder.home import Home, HandClock
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
