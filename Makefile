@@ -18,11 +18,11 @@ TESTS ?=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) \
        || $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(1)
 
-.PHONY: help setup demo quick test soak sim bench scale lint docs lock clean
+.PHONY: help setup demo quick test soak soak-parts sim bench scale lint docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: $(RUNTIME) $(JAVA) ## Install offsite into .venv
 
@@ -42,8 +42,12 @@ quick: $(DEV) ## Run the unit and contract tests, within a minute
 test: $(JAVA) $(DEV) $(CLASSES) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
 
+# With PART=name one part, which ends within half an hour; all of them take a day.
 soak: $(JAVA) $(DEV) $(CLASSES) ## Run the long tests
-	@$(BIN)/python -m pytest -m soak $(TESTS)
+	@$(BIN)/python -m pytest -m soak $(if $(PART),--part $(PART)) $(TESTS)
+
+soak-parts: $(DEV) ## List the parts of the long tests
+	@$(BIN)/python -m tests.soak_parts
 
 # With SEED=n one course of events, printed; with SEEDS=n so many; with WORLD=processor or WORLD=source one world alone.
 sim: $(DEV) ## Play checkpoints, backups and retention under faults, by seeds

@@ -22,7 +22,7 @@ import hypothesis
 import pytest
 
 from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, Tls
-from tests import families
+from tests import families, soak_parts
 from tests.certificates import Certificates, make_certificates
 from tests.shared_brokers import Running, end_shared, running, shared, started
 from tests.shared_spark import end_shared_spark
@@ -104,10 +104,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFamily(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=list(soak_parts.PARTS), help="only this part of the long tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith("tests/worlds/"):
             item.add_marker("worlds")
+    long = [item.nodeid for item in items if item.get_closest_marker("soak")]
+    if lost := next(soak_parts.strays(long), None):
+        raise pytest.UsageError(f"{lost} is a long test of no part (tests/soak_parts.py)")
+    if part := config.getoption("part"):
+        config.hook.pytest_deselected(items=[item for item in items if soak_parts.part_of(item.nodeid) != part])
+        items[:] = [item for item in items if soak_parts.part_of(item.nodeid) == part]
     fixtures = {item.nodeid: getattr(item, "fixturenames", ()) for item in items}
     if stray := next(families.strays(SHARED_IN, fixtures), None):
         raise pytest.UsageError(stray)

@@ -52,9 +52,11 @@ def test_nothing_that_somebody_needs_is_deleted() -> None:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("unheard")
-@pytest.mark.timeout(14_400)
-def test_nothing_that_somebody_needs_is_deleted_in_many_courses() -> None:
-    assert sum(len(played(seed).removed) for seed in range(SEEDS)) > SEEDS / 10
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("first", range(3))
+def test_nothing_that_somebody_needs_is_deleted_in_many_courses(first: int) -> None:
+    seeds = range(first, SEEDS, 3)
+    assert sum(len(played(seed).removed) for seed in seeds) > len(seeds) / 10
 
 
 # What was wrong, once more: one thing at a time. ---------------------------------------------------------------------
