@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ from offsite.engine.local.jvm import LocalJvm, java_binary, scheduler_jars, spar
 from offsite.engine.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.engine.sessions import local_session
 from offsite.engine.sessions.master import check_reachable, runs_in_one_jvm, slots
+from offsite.engine.sessions.session import BorrowedSession
 from offsite.engine.settings import SparkChoice, local_settings
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.clock import SystemClock
@@ -216,6 +218,18 @@ def test_a_jvm_that_ends_behind_its_start_is_told_by_its_cause(tmp_path: Path, m
     finally:
         runner.close()
     assert "free memory" in raised.value.hint
+
+
+def test_a_failed_start_is_told_although_the_jvm_that_would_explain_it_has_ended() -> None:
+    class JavaError(Exception):
+        def __str__(self) -> str:
+            raise ConnectionResetError
+
+    def lend() -> NoReturn:
+        raise JavaError
+
+    with pytest.raises(SparkFailed, match="did not start: JavaError"):
+        BorrowedSession(lend).ready()
 
 
 def test_a_jvm_asks_for_no_address_of_this_host_and_needs_no_working_folder(

@@ -179,9 +179,13 @@ class ContextSession(ABC):
             self._error.__cause__ = error
 
     def _explain(self, error: Exception) -> str:
-        if words := innermost_exception(str(error)):
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001  # the text of a Java exception is asked of the JVM, which may have ended
+            return type(error).__name__
+        if words := innermost_exception(text):
             return words
-        first, _, following = str(error).strip().partition("\n")
+        first, _, following = text.strip().partition("\n")
         return following.partition("\n")[0].removeprefix(": ") if first.startswith("An error occurred while") else first
 
 
