@@ -1,7 +1,7 @@
 """How the planners cut a world into tasks, without making a plan of a range for each.
 
 The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/bundle.py` and
-`restore/compare/bundle.py`, with their
+`restore/compare/partition.py`, with their
 constants; `tests/worlds/bench/test_cutting.py` holds them against the planners themselves.
 """
 
@@ -14,7 +14,7 @@ from offsite.backup import bundle as backup_bundle
 from offsite.backup.copy_plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
 from offsite.backup.plan import PACKED_FROM
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
-from offsite.restore.compare import bundle as proof_bundle
+from offsite.restore.compare import partition as proof_bundle
 from offsite.restore.write import bundle as restore_bundle
 
 Sizes = Sequence[tuple[int, int]]

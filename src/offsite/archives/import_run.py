@@ -27,7 +27,7 @@ from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
 from offsite.model.names import amount
 from offsite.model.selection import TopicSelection
-from offsite.reports.log_report import HoleReport, hole_reports
+from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
 from offsite.repository.coverage import UnaccountedRange, find_unaccounted

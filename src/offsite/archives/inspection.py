@@ -15,7 +15,7 @@ from offsite.archives.kafka_backup import InspectedSegment, ReindexResult
 from offsite.log.group_offsets import offset_count
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.text import printable
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.stores.open_store import open_archive_files
 
 

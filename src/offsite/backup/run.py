@@ -29,7 +29,7 @@ from offsite.model.clock import Clock, SystemClock, Wait
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import decided, safe_trace, warned
 from offsite.model.names import amount, named
-from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
+from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus, check_exists
 from offsite.cut.cut import TopicClass
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.reports.cut_report import LeftOutReport, report_left_out
+from offsite.reports.point_report import LeftOutReport, report_left_out
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, get_commit_cut
 

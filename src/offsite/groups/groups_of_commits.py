@@ -25,6 +25,8 @@ from offsite.repository.snapshots.group_snapshot import GoneGroup, GroupSnapshot
 from offsite.repository.state import BackupState
 
 _Entries = dict[TopicIncarnation, dict[int, CutGroup]]
+CACHED_MAX = 4
+"""States and tables of groups in memory: a state or a table may have a million entries."""
 
 
 def apply_cut_offsets(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
@@ -74,9 +76,6 @@ def _rows(current: TopicOffsets, entries: dict[int, CutGroup]) -> Iterator[Commi
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
-
-CACHED_MAX = 4
-"""States and tables of groups in memory: a state or a table may have a million entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Puts consumer groups back where they were: plan, apply, undo. With a restore's offset maps, or with unchanged
-offsets.
+"""Puts consumer groups back where they were: plan and apply. With a restore's offset maps, which the restore itself
+uses as its last step, or with unchanged offsets.
 
-The order makes every crash harmless: the present offsets of the groups are recorded before any commit, and the same
-command commits missing offsets again.
+The order makes every crash harmless: the present offsets of the groups are recorded before any commit (see `undo`), and
+the same command commits missing offsets again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, gr
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
 from offsite.groups.plan import GroupPlan, plan_groups
 from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
-from offsite.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
+from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.log.group_offsets import GroupTable, offset_count
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestore, OtherCluster
+from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
-from offsite.model.journal import warned
 from offsite.model.options import CutChoice
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.topic_choices import Renames
@@ -33,18 +32,16 @@ from offsite.repository.commit import TopicIncarnation
 from offsite.repository.heads import check_to_read
 from offsite.repository.layout import own_objects
 from offsite.repository.local_memory import is_written_here, note_written
-from offsite.repository.records_place import GIVEN_AGAIN, prepare_records, record_places, writing_records
+from offsite.repository.records_place import prepare_records, writing_records
+from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,
-    UnreadableChange,
     get_before,
     open_change,
     put_group_change,
-    put_undoing,
-    put_undone,
-    try_open_changes,
 )
+from offsite.repository.state import BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +108,6 @@ class AppliedGroups:
     def complete(self) -> bool:
         """Whether every group is where it was."""
         return not self.failed and not self.refused and not self.unread_topics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoneGroups:
-    """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change."""
-
-    change: str
-    groups: int
-    offsets_put_back: int
-    offsets_removed: int
-    failed: tuple[GroupFailure, ...]
 
 
 def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) -> PlannedGroups:
@@ -207,7 +193,7 @@ def _remembered(planned: PlannedGroups) -> str:
 
 def _covers(backup: Backup, change: GroupChange, before: GroupTable) -> bool:
     store = backup.record_store
-    if not is_written_here(store, _layout(backup, change).record_key):
+    if not is_written_here(store, GroupChangeLayout(backup=backup.layout, change=change.change).record_key):
         return False
     try:
         earlier = open_change(store, backup.layout, change.change)
@@ -223,74 +209,6 @@ def _covers(backup: Backup, change: GroupChange, before: GroupTable) -> bool:
 def _partitions(groups: GroupTable) -> Iterator[tuple[str, str, int]]:
     for name, group in groups.items():
         yield from ((name, topic.topic, partition) for topic in group.topics for partition in topic.partitions)
-
-
-def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
-    """A change that was not undone; None: the newest change on this cluster by this installation. A change recorded by
-    another installation is used only when named, and an unreadable change is an error only when named. Raises
-    `NoSuchRestore`, `OtherCluster`, `DamagedObject`, `FormatTooNew`."""
-    cluster_id = admin.cluster().cluster_id
-    changes: dict[str, GroupChange] = {}
-    ours: list[GroupChange] = []
-    for place in record_places(backup):
-        for listed_change in try_open_changes(place.record_store, backup.layout, undone_in=[backup.record_store]):
-            if isinstance(listed_change, UnreadableChange):
-                if listed_change.change == change:
-                    raise listed_change.error
-                warned(
-                    "change_unreadable",
-                    change=listed_change.change,
-                    why=f"it is ignored: {listed_change.error.message}",
-                )
-                continue
-            changes.setdefault(listed_change.change, listed_change)
-            if listed_change.cluster_id == cluster_id and is_written_here(
-                place.record_store, _layout(backup, listed_change).record_key
-            ):
-                ours.append(listed_change)
-    if change is not None and change in changes:
-        _check_cluster(changes[change].cluster_id, cluster_id, f"change {change}")
-        return changes[change]
-    if change is not None or not ours:
-        here = [candidate.change for candidate in changes.values() if candidate.cluster_id == cluster_id]
-        by_others = ", but this machine did not record them: choose one with --change" if here and not change else ""
-        raise NoSuchRestore(
-            f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
-            hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",
-        )
-    return max(ours, key=lambda change: change.created_at_ms)
-
-
-def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
-    return GroupChangeLayout(backup=backup.layout, change=change.change)
-
-
-def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> UndoneGroups:
-    """Commit again the offsets of the groups before the change, and remove offsets that did not exist. May be repeated;
-    a change with groups that could not be undone stays open. If the undo cannot be recorded, nothing is touched: raises
-    `StoreDenied`, and further errors of the store."""
-    before = _before(backup, change)
-    with writing_records(backup):
-        prepare_records(backup)
-        put_undoing(backup.record_store, backup.layout, change)
-    earlier, none = _rows(before, committed=True), _rows(before, committed=False)
-    failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
-    if not failures:
-        put_undone(backup.record_store, backup.layout, change)
-    return UndoneGroups(
-        change=change.change,
-        groups=len(before.keys() - failures.keys()),
-        offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
-        offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
-        failed=tuple(failures[name] for name in sorted(failures)),
-    )
-
-
-def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
-    """The recorded offsets, from the place of the change: the repository, or the place for records."""
-    key = _layout(backup, change).record_key
-    places = [place.record_store for place in record_places(backup) if place.record_store.head(key) is not None]
-    return get_before((places or [backup.record_store])[0], backup.layout, change)
 
 
 def _as_of_and_mapping(
@@ -330,7 +248,7 @@ def _of_restore(
             "--restore already sets the restore point and the topic names", hint="omit --commit, --at and --rename"
         )
     maps = load_restored_offsets(backup, request.restore or "")
-    _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
+    check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
     ids = {name: mapped.topic_id for name, mapped in maps.topics.items()}
     fixed = FixedPoint.of_restore(maps.record)
     as_of = groups_as_of(backup, PointRequest(), fixed, patterns=request.groups, topic_ids=ids).on_topics(ids)
@@ -411,24 +329,30 @@ def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit:
     )
 
 
-def _check_cluster(expected_id: str, actual_id: str, subject: str) -> None:
+def check_cluster(expected_id: str, actual_id: str, subject: str) -> None:
+    """Raise `OtherCluster` unless both ids are of one cluster."""
     if expected_id != actual_id:
         raise OtherCluster(
             f"{subject} was made on cluster {expected_id}, but this cluster is {actual_id}", hint="check --bootstrap"
         )
 
 
-def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
-    """The rows of groups with a commit before, or without one."""
-    filtered = {
-        name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()
-    }
-    return {name: group for name, group in filtered.items() if group.topics}
+def check_groups(point: BackupState, groups: GroupPatterns) -> None:
+    """Raise `NoSuchRestorePoint` when groups are requested and the point knows none. Call before any write."""
+    if groups and point.groups is None:
+        raise NoSuchRestorePoint(
+            f"backup {point.backup} has no groups at commit {point.seq}",
+            hint="restore without --groups, or choose a commit of a backup run without --groups none",
+        )
 
 
-def _topics(group: GroupOffsets, *, committed: bool) -> list[TopicOffsets]:
-    filtered = [
-        TopicOffsets.of(offsets.topic, (row for row in offsets if (row.offset != NO_OFFSET) is committed))
-        for offsets in group.topics
-    ]
-    return [offsets for offsets in filtered if len(offsets)]
+def restore_groups(
+    backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
+) -> AppliedGroups | None:
+    """Put the groups in place, and return the result; None when no groups were requested. May be repeated: the change
+    to undo has the restore's own id, and keeps the offsets found by the first attempt, provided that they cover all
+    groups put in place now; otherwise the change has a new id."""
+    if not groups:
+        return None
+    planned = prepare_groups(backup, admin, GroupsRequest(groups=groups, restore=record.restore))
+    return apply_groups(replace(planned, change=replace(planned.change, change=record.restore)), admin)

@@ -22,8 +22,15 @@ from offsite.model.names import amount
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_time
 from offsite.points.point_cut import DefaultPoint, default_point
-from offsite.reports.cut_report import ConsistencyReport, consistency_of
-from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
+from offsite.reports.point_report import (
+    BranchReport,
+    ConsistencyReport,
+    HoleReport,
+    branch_reports,
+    consistency_of,
+    expected_deletions,
+    hole_reports,
+)
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
 from offsite.repository.commit_history import CommitSummary

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from offsite.model.names import named
 from offsite.model.units import format_duration, format_time
-from offsite.reports.log_report import BranchReport, branch_reports
+from offsite.reports.point_report import BranchReport, branch_reports
 from offsite.repository.commit import UNACCOUNTED, RecordedHole
 from offsite.repository.state import BackupState
 

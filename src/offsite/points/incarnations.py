@@ -26,6 +26,7 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 
 UNKNOWN_MS = -1
+_ID_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +78,6 @@ def _extend_sighting(sighting: Sighting | None, commit: Commit, alive_ms: int) -
             first_commit=commit.seq, first_ms=now_ms, last_commit=commit.seq, last_ms=now_ms, alive_ms=alive_ms
         )
     return replace(sighting, last_commit=commit.seq, last_ms=now_ms, alive_ms=max(sighting.alive_ms, alive_ms))
-
-
-_ID_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

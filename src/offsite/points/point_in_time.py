@@ -22,6 +22,9 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
 
+_HINT = "choose a commit that offsite show lists (all of them are exact), or leave the topic out"
+_CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCut:
@@ -132,10 +135,6 @@ def _is_later(segment: Segment, until_ms: int) -> bool:
     an earlier transaction."""
     by_broker = segment.timestamp_types == (LOG_APPEND_TIME,) and not segment.has_transactions
     return by_broker and segment.base_timestamp_min_ms > until_ms
-
-
-_HINT = "choose a commit that offsite show lists (all of them are exact), or leave the topic out"
-_CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
 
 
 def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) -> None:

@@ -27,6 +27,13 @@ from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
+_READERS = 8
+"""Partitions looked up at the same time: a store answers in some milliseconds."""
+_TRIED_MAX = 1_000
+"""Objects tried before a restore: with more partitions, only every second or third object is tried."""
+_ARCHIVED_FROM_BYTES = 128 * KIB
+"""Lifecycle rules of buckets skip smaller objects, unless configured otherwise."""
+
 
 class RecordBounds(NamedTuple):
     """Bounds of the records to take: offsets in `[start, end)`, and a time of `until_ms` (epoch ms) or before; None:
@@ -55,14 +62,6 @@ class RecordBounds(NamedTuple):
     def takes(self, record: Record) -> bool:
         in_range = self.start <= record.offset < self.end
         return in_range and (self.until_ms is None or record.timestamp_ms <= self.until_ms)
-
-
-_READERS = 8
-"""Partitions looked up at the same time: a store answers in some milliseconds."""
-_TRIED_MAX = 1_000
-"""Objects tried before a restore: with more partitions, only every second or third object is tried."""
-_ARCHIVED_FROM_BYTES = 128 * KIB
-"""Lifecycle rules of buckets skip smaller objects, unless configured otherwise."""
 
 
 class VisibleBatch(NamedTuple):

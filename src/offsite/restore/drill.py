@@ -19,8 +19,7 @@ from offsite.model.options import OffsetsMode
 from offsite.model.selection import SCRATCH_PREFIX, TopicSelection
 from offsite.model.topic_choices import Rename, Renames
 from offsite.model.units import format_time
-from offsite.reports.cut_report import report_consistency
-from offsite.reports.log_report import hole_reports
+from offsite.reports.point_report import hole_reports, report_consistency
 from offsite.repository.backup import Backup
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.records_place import writing_records

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.model.units import format_duration, format_size
-from offsite.reports.cut_report import ConsistencyReport
 from offsite.reports.html_page import VerdictStyle, document, facts, items, table, text, verdict
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import ConsistencyReport, HoleReport
+
+_VERDICTS = {True: VerdictStyle.GOOD, False: VerdictStyle.BAD, None: VerdictStyle.WARN}
+_HOLES_MAX = 100
+"""Holes on the page; the document has all holes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +68,6 @@ class DrillReport:
     consistency: ConsistencyReport | None = None
     removed: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
-
-
-_VERDICTS = {True: VerdictStyle.GOOD, False: VerdictStyle.BAD, None: VerdictStyle.WARN}
-_HOLES_MAX = 100
-"""Holes on the page; the document has all holes."""
 
 
 def drill_page(report: DrillReport) -> str:

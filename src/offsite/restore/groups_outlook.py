@@ -21,6 +21,8 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.write.plan import RestorePlan
 
+_PARTIAL = 3
+
 
 class GroupVerdict(StrEnum):
     """The outlook of a group. The first true verdict counts."""
@@ -81,9 +83,6 @@ class GroupOutlook:
     notes: tuple[str, ...]
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
-
-
-_PARTIAL = 3
 
 
 def foresee_groups(

@@ -1,7 +1,7 @@
 """The lease of a restore held by this process: announced to other processes, renewed during the work, given up at the
 end.
 
-Brokers fence partitions: a writer that was taken over cannot append (see `write.target_partition_writer`).
+Brokers fence partitions: a writer that was taken over cannot append (see `write.translate`).
 Topics, settings and groups have no such fence. For these the lease is checked right before every change. Check and
 change are two steps: every change must be harmless when done twice.
 """

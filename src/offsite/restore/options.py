@@ -34,6 +34,17 @@ if TYPE_CHECKING:
     from offsite.points.restore_point import PointRequest
     from offsite.restore.request import RestoreRequest
 
+BATCH_BYTES_MIN = 16_000
+"""A broker takes about as long over a batch as over its bytes: smaller batches make a restore far slower."""
+BATCH_BYTES_MAX = 1_000_000
+"""The brokers' default limit (`message.max.bytes`); a worker holds up to a hundred batches."""
+_CONTRADICTIONS = (
+    ("commit", "committed_at"),
+    *(("checkpoint", other) for other in ("commit", "committed_at", "offsets_file", "at", "before")),
+    *(("offsets_file", other) for other in ("at", "before")),
+)
+"""A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
+
 
 class PointWords(TypedDict, total=False):
     """Options for a part of a backup, and a restore point. An option left out, or None, has the command's default.
@@ -176,19 +187,6 @@ class RestoreWords(PointWords, total=False):
             "retention and collection of the backup do not see the restore [default: with the backup]."
         ),
     ]
-
-
-BATCH_BYTES_MIN = 16_000
-"""A broker takes about as long over a batch as over its bytes: smaller batches make a restore far slower."""
-BATCH_BYTES_MAX = 1_000_000
-"""The brokers' default limit (`message.max.bytes`); a worker holds up to a hundred batches."""
-
-_CONTRADICTIONS = (
-    ("commit", "committed_at"),
-    *(("checkpoint", other) for other in ("commit", "committed_at", "offsets_file", "at", "before")),
-    *(("offsets_file", other) for other in ("at", "before")),
-)
-"""A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
 
 
 def parse_point(options: PointWords) -> PointRequest:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offsite.groups.restore_groups import check_groups
+from offsite.groups.run import check_groups
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
-from offsite.model.selection import GroupPatterns
+from offsite.model.selection import GroupPatterns, TopicSelection
 from offsite.points.chain import select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import FixedPoint, find_commit, find_point
@@ -30,21 +30,23 @@ from offsite.repository.restores.record import (
 )
 from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.restore.groups_outlook import GroupOutlook, foresee_groups
-from offsite.restore.preflight import check_settings, read_circumstances
-from offsite.restore.request import RestoreRequest, encode_request
-from offsite.restore.set_aside import with_originals
-from offsite.restore.target_topics import read_targets
-from offsite.restore.tasks import decide_offsets, without_live_schemas
-from offsite.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
-from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore, target_names
-from offsite.restore.write.preserve.verdict import (
+from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
     TRANSACTION_OPEN_MAX_S,
     OffsetsVerdict,
+    decide_offsets,
     slow_transaction,
 )
+from offsite.restore.preflight import check_settings, read_circumstances
+from offsite.restore.request import RestoreRequest, encode_request
+from offsite.restore.set_aside import with_originals
+from offsite.restore.target_topics import read_targets
+from offsite.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
+from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore, target_names
 from offsite.stores.open_store import open_store
+
+IN_USE = "the schema registry of this cluster uses the topic, and the schemas exist already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,4 +272,31 @@ def _new_record(
         until_ms=point.until_ms,
         cut=point.cut.choice,
         incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
+    )
+
+
+def without_live_schemas(
+    plan: RestorePlan, selection: TopicSelection, existing: Sequence[TargetTopic], unfinished: RestoreRecord | None
+) -> RestorePlan:
+    """A plan for the backup's own cluster, less the schemas topic when the topic is in use and nobody named it: a
+    backup includes the topic unasked, and on this cluster the ids in the records mean the same. A continued restore
+    leaves out the topics of its first run."""
+    in_use = {target.topic for target in existing if target.records}
+    for topic in plan.topics:
+        name = topic.source.topic
+        unasked = topic.source.holds_schemas and name == topic.target and name not in selection.include
+        skipped = name not in dict(unfinished.topics) if unfinished else name in in_use
+        if unasked and skipped and len(plan.topics) > 1:
+            return _without(plan, name)
+    return plan
+
+
+def _without(plan: RestorePlan, name: str) -> RestorePlan:
+    return replace(
+        plan,
+        topics=tuple(topic for topic in plan.topics if topic.source.topic != name),
+        partitions=tuple(chain for chain in plan.partitions if chain.source.topic != name),
+        repartitions=tuple(repartition for repartition in plan.repartitions if repartition.target != name),
+        holes=tuple(hole for hole in plan.holes if hole.partition_id.topic != name),
+        skipped=(*plan.skipped, (name, IN_USE)),
     )

@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.options import OffsetsMode
 from offsite.points.incarnations import IncarnationSummary
-from offsite.reports.cut_report import ConsistencyReport, report_consistency
-from offsite.reports.log_report import HoleReport, expected_deletions, hole_reports
+from offsite.reports.point_report import (
+    ConsistencyReport,
+    HoleReport,
+    expected_deletions,
+    hole_reports,
+    report_consistency,
+)
 from offsite.repository.records_place import NEEDS_PLACE
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan
 from offsite.restore.groups_outlook import GroupOutlook
-from offsite.restore.plan import PlannedRestore, newer_commit
-from offsite.restore.point_report import CutReport, holes_within, incarnations_of, point_notes, report_cuts
-from offsite.restore.target_topics import THE_DEFAULT
-from offsite.restore.write.preserve.verdict import (
+from offsite.restore.offsets import (
     DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     describe_slow_transaction,
 )
+from offsite.restore.plan import PlannedRestore, newer_commit
+from offsite.restore.point_report import CutReport, holes_within, incarnations_of, point_notes, report_cuts
+from offsite.restore.target_topics import THE_DEFAULT
 from offsite.restore.write_jobs import repartition_notes
 from offsite.stores.wrapped_store import uses_own_clock
 

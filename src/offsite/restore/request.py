@@ -11,6 +11,9 @@ from offsite.model.selection import NO_GROUPS, GroupPatterns, TopicSelection, jo
 from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.points.restore_point import PointRequest
 
+_NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
+"""Fields for the conditions of a restore, not for its identity."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(PointRequest):
@@ -32,10 +35,6 @@ class RestoreRequest(PointRequest):
     groups: GroupPatterns = NO_GROUPS
     resume: str | None = None
     records: str | None = None
-
-
-_NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
-"""Fields for the conditions of a restore, not for its identity."""
 
 
 def encode_request(request: RestoreRequest) -> tuple[tuple[str, str], ...]:

@@ -17,20 +17,25 @@ from offsite.log.range import TopicPartition
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
-from offsite.reports.cut_report import ConsistencyReport
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import ConsistencyReport, HoleReport
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.cluster_settings import AppliedMetadata
 from offsite.restore.compare.expected import expected_topics
-from offsite.restore.compare.jobs import prove
 from offsite.restore.compare.partition import ProofEnds
-from offsite.restore.compare.result import Proof, ProofFinding, UncomparedPartition
+from offsite.restore.compare.proof import Proof, ProofFinding, UncomparedPartition, prove
 from offsite.restore.compare.target import RestoredMaps
+from offsite.restore.offsets import OffsetsVerdict
 from offsite.restore.write.plan import RestorePlan
-from offsite.restore.write.preserve.verdict import OffsetsVerdict
 from offsite.stores.store import Store
+
+_NAMED_MAX = 12
+"""Topics in one sentence."""
+_TEXT_MAX = 120
+"""Characters of an option's value in one sentence."""
+_CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
+"""Fields of a request that end partitions before the end of the commit, and their options."""
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
@@ -228,14 +233,6 @@ class RestoreResult:
     newer_commit: int | None = None
     consistency: ConsistencyReport | None = None
     expected_deletions: int = 0
-
-
-_NAMED_MAX = 12
-"""Topics in one sentence."""
-_TEXT_MAX = 120
-"""Characters of an option's value in one sentence."""
-_CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
-"""Fields of a request that end partitions before the end of the commit, and their options."""
 
 
 def excluded_records(

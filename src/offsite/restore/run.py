@@ -10,23 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from offsite.engine.runner import OnProgress, Runner
-from offsite.groups.restore_groups import restore_groups
-from offsite.groups.run import AppliedGroups
+from offsite.groups.run import AppliedGroups, restore_groups
 from offsite.kafka.cluster import Cluster
 from offsite.model.errors import StoreDenied, StoreUnavailable
 from offsite.model.names import named
 from offsite.model.options import Isolation
-from offsite.reports.cut_report import report_consistency
-from offsite.reports.log_report import expected_deletions, hole_reports
+from offsite.reports.point_report import expected_deletions, hole_reports, report_consistency
 from offsite.repository.records_place import prepare_records
 from offsite.repository.restores.outcome import put_outcome
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.cluster_settings import apply_metadata
 from offsite.restore.compare.partition import ProofEnds
-from offsite.restore.compare.result import Proof
+from offsite.restore.compare.proof import Proof
 from offsite.restore.lease import RestoreLease, hold_restore_lease
 from offsite.restore.plan import PlannedRestore, newer_commit
 from offsite.restore.point_report import holes_within, incarnations_of
+from offsite.restore.preflight import AT_ONCE
 from offsite.restore.result import (
     RestoredTopic,
     RestoreResult,
@@ -39,10 +38,9 @@ from offsite.restore.result import (
 )
 from offsite.restore.set_aside import set_settings_aside
 from offsite.restore.target_topics import finish_topics
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt
 from offsite.restore.write.plan import TopicRestore
 from offsite.restore.write.repartition import RepartitionReceipt
-from offsite.restore.write.target_settings import AT_ONCE
-from offsite.restore.write.translate import RestoreEnds, RestoreReceipt
 from offsite.restore.write_jobs import refuse_keyless, repartition_notes, write_chains, write_repartitions
 
 AnyReceipt = RestoreReceipt | RepartitionReceipt

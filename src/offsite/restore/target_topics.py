@@ -1,6 +1,6 @@
 """Target topics of a restore: read if they exist, made if not, their settings set aside and put back.
 
-`write.target_settings` has decided the settings before, and the decision is recorded: until the end, a crash leaves
+`preflight` has decided the settings before, and the decision is recorded: until the end, a crash leaves
 settings that keep every record, and the next run of the same command finishes. The topics found or made are recorded,
 so that the next run recognizes them. A topic made by this very restore and impossible to continue is deleted, and
 written again.
@@ -36,17 +36,19 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreTargets, count_targets, encode_targets, get_targets, put_targets
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.lease import RestoreLease
-from offsite.restore.write.attempt import first_foreign_offset, foreign_records_error
-from offsite.restore.write.plan import UNLIMITED, TargetTopic
-from offsite.restore.write.preserve.copy import transaction_prefix
-from offsite.restore.write.target_settings import BATCH_LIMIT
-from offsite.restore.write.translate import RestoreEnds
+from offsite.restore.write.attempt import RestoreEnds, first_foreign_offset, foreign_records_error
+from offsite.restore.write.plan import BATCH_LIMIT, UNLIMITED, TargetTopic
+from offsite.restore.write.preserve import transaction_prefix
 from offsite.stores.store import Store
 
 THE_DEFAULT = "(the brokers' default)"
 READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
 """Operations that must be allowed on a target topic, with the codes of Kafka's AclOperation. A lost acknowledgement
 needs READ."""
+REMAKES_MAX = 3
+"""Most remakes of a topic in one run: moving coordinators may write the same marker twice, and may do so again while
+they move. A topic lost more often has another cause, for a person to find."""
+CURABLE = (TransactionLost, TargetDisturbed)
 
 
 def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
@@ -252,13 +254,6 @@ def _is_another(recorded_id: str | None, listed_id: UUID | None) -> bool:
 
 def _id(topic_id: UUID | None) -> str:
     return str(topic_id)
-
-
-REMAKES_MAX = 3
-"""Most remakes of a topic in one run: moving coordinators may write the same marker twice, and may do so again while
-they move. A topic lost more often has another cause, for a person to find."""
-
-CURABLE = (TransactionLost, TargetDisturbed)
 
 
 def find_lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, created: Collection[str]) -> set[str]:

@@ -1,5 +1,6 @@
 """The copying part of a restore: writes every partition, at its own offsets or gap-free, until none is left; then
-topics restored into another number of partitions, which are judged before anything is touched.
+topics restored into another number of partitions, which are judged before anything is touched. A schema registry's
+topic is written before the topics with values that need schemas.
 
 A topic cannot be continued after three events: brokers ended its open transactions while nobody wrote, brokers wrote
 markers twice, or an earlier attempt wrote as well. This very restore made the topic: the topic is deleted and written
@@ -8,7 +9,7 @@ again from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -17,11 +18,18 @@ from offsite.engine.bundles import run_bundles
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
-from offsite.model.errors import Damaged, KafkaNotAuthorized, KeylessRecord, OffsiteError, PartitionsFailed
+from offsite.model.errors import (
+    Damaged,
+    KafkaNotAuthorized,
+    KeylessRecord,
+    OffsiteError,
+    PartitionsFailed,
+)
 from offsite.model.names import amount, named
 from offsite.model.topic_choices import PartitionCounts
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.restore.lease import RestoreLease
+from offsite.restore.offsets import OffsetsVerdict
 from offsite.restore.target_topics import (
     REMAKES_MAX,
     check_nothing_lost,
@@ -31,12 +39,11 @@ from offsite.restore.target_topics import (
     find_lost_topics,
     find_targets,
 )
-from offsite.restore.tasks import order_schemas_first, restore_tasks
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt
 from offsite.restore.write.bundle import AnyRestoreTask, RestoreBundle, WriteOutcome, bundle_restores, write_bundle
+from offsite.restore.write.pieces import log_start
 from offsite.restore.write.plan import Repartition, RestorePlan
-from offsite.restore.write.preserve.copy import PreserveTask
-from offsite.restore.write.preserve.pieces import log_start
-from offsite.restore.write.preserve.verdict import OffsetsVerdict
+from offsite.restore.write.preserve import PreserveTask
 from offsite.restore.write.repartition import (
     RepartitionReceipt,
     RepartitionTask,
@@ -44,12 +51,14 @@ from offsite.restore.write.repartition import (
     repartition_tasks,
     repartition_topic,
 )
-from offsite.restore.write.translate import RestoreEnds, RestoreReceipt
+from offsite.restore.write.translate import RestoreTask
 
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
 WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[WriteOutcome, ...]]
+_NAMED_MAX = 5
+"""Topics in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +175,6 @@ def _receipts(
     ) from worst
 
 
-_NAMED_MAX = 5
-"""Topics in one sentence."""
 _Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
 
 
@@ -267,3 +274,40 @@ def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcom
             f"{len(failed)} of {len(tasks)} repartitions failed: {names}",
             hint="remove the cause, then run the same command again: it continues where it stopped",
         )
+
+
+def restore_tasks(
+    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, created: Collection[str] = ()
+) -> list[AnyRestoreTask]:
+    """One task per partition, topics in the plan's order. A disturbed topic can be made again if this restore `created`
+    it: the quick way is tried first, but not a second time."""
+    translated, starts, makings = plan.by_target, dict(targets.starts), dict(targets.makings)
+    tasks: list[AnyRestoreTask] = []
+    for topic in offsets:
+        making = makings.get(topic.target, 1)
+        if topic.preserve:
+            tasks += [
+                PreserveTask(
+                    partition=partition.chain,
+                    target_start=starts[partition.chain.target],
+                    making=making,
+                    direct=partition.way.direct,
+                    careful=making > 1 or topic.target not in created,
+                )
+                for partition in topic.partitions
+            ]
+        else:
+            tasks += [
+                RestoreTask(partition=chain, target_start=starts[chain.target], making=making)
+                for chain in translated.get(topic.target, ())
+            ]
+    return tasks
+
+
+def order_schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
+    """The tasks in waves: tasks of the schemas topic, and all other tasks. The plan and `tasks` have this order."""
+    schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
+    waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
+    for task in tasks:
+        waves[task.partition.target.topic not in schemas].append(task)
+    return [wave for wave in waves if wave]

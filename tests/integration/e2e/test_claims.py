@@ -14,7 +14,7 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.commit import CommitChanges, PartitionId, Position, RecordedHole
 from offsite.repository.repository import Repository
-from offsite.restore.compare.result import ProvenPartition
+from offsite.restore.compare.proof import ProvenPartition
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.restore.plan import prepare_restore
 from offsite.restore.plan_report import report_plan

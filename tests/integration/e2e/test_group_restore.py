@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from offsite.demo.data import DemoMessage
-from offsite.groups.run import find_change, undo_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupTable
 from offsite.log.offset_vector import parse_before

@@ -7,7 +7,8 @@ from confluent_kafka import TopicPartition as Position
 
 from offsite.groups.report import report_groups
 from offsite.groups.restored_offsets import map_offset
-from offsite.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
+from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchRestore, OtherCluster
 from tests.integration.e2e.group_site import (

@@ -11,7 +11,8 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.groups.restored_offsets import load_restored_offsets
-from offsite.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
+from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.units import KIB, MIB
 from tests.integration.e2e.site import Site, new_name

@@ -22,15 +22,13 @@ from offsite.model.topic_choices import parse_renames
 from offsite.overview.contents import show_backup
 from offsite.repository.repository import Repository
 from offsite.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
-from offsite.restore.plan import PlannedRestore, prepare_restore
+from offsite.restore.plan import IN_USE, PlannedRestore, prepare_restore
 from offsite.restore.plan_report import report_plan
-from offsite.restore.preflight import check_targets
+from offsite.restore.preflight import Circumstances, check_targets
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
 from offsite.restore.target_topics import create_topics, finish_topics
-from offsite.restore.tasks import IN_USE
-from offsite.restore.write.target_settings import Circumstances
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
 from offsite.upkeep.verification.run import verify_deep

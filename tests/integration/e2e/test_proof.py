@@ -16,8 +16,8 @@ from offsite.points.chain import select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.repository.restores.outcome import get_outcome
 from offsite.restore.compare.expected import ExpectedTopic, expected_topics
-from offsite.restore.compare.jobs import Proof, prove
 from offsite.restore.compare.partition import ProofEnds
+from offsite.restore.compare.proof import Proof, prove
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest

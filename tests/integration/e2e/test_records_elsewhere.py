@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Position
 
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.groups.restored_offsets import map_offset
-from offsite.groups.run import find_change, undo_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka.cluster import Cluster as Connected
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock

@@ -20,8 +20,8 @@ from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
+from offsite.restore.write.attempt import RestoreEnds
 from offsite.restore.write.repartition import repartition_tasks, repartition_topic
-from offsite.restore.write.translate import RestoreEnds
 from offsite.stores.store import Store
 from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name

@@ -19,11 +19,10 @@ from offsite.model.topic_choices import parse_renames
 from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.target_topics import create_topics, find_targets
-from offsite.restore.tasks import restore_tasks
 from offsite.restore.write import attempt as restore_attempt
-from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.attempt import RestoreEnds, WriteAttempt
 from offsite.restore.write.bundle import AnyRestoreTask, restore_any_partition
-from offsite.restore.write.translate import RestoreEnds
+from offsite.restore.write_jobs import restore_tasks
 from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Batch

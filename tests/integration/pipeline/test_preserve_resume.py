@@ -32,14 +32,12 @@ from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from offsite.restore.target_topics import create_topics, find_targets
-from offsite.restore.tasks import restore_tasks
-from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.attempt import RestoreEnds, WriteAttempt
 from offsite.restore.write.bundle import restore_any_partition
-from offsite.restore.write.preserve.copy import PreserveTask, transaction_prefix
-from offsite.restore.write.preserve.pieces import LogPiece, LookAhead, SourcePieces, TransactionEnd, UnusedOffsets
-from offsite.restore.write.preserve.resume import WrittenPieces
-from offsite.restore.write.preserve.writer import PreservingWriter
-from offsite.restore.write.translate import RestoreEnds
+from offsite.restore.write.pieces import LogPiece, LookAhead, SourcePieces, TransactionEnd, UnusedOffsets
+from offsite.restore.write.preserve import PreserveTask, PreservingWriter, transaction_prefix
+from offsite.restore.write.resume import WrittenPieces
+from offsite.restore.write_jobs import restore_tasks
 from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
 from tests.begun_restores import put_own_record

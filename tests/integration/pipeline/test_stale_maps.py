@@ -14,7 +14,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.repository.repository import Repository
-from offsite.restore.compare.bundle import prove_bundle
+from offsite.restore.compare.partition import prove_bundle
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult

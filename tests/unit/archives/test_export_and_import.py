@@ -28,7 +28,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, KafkaNotAuthorized, KafkaUnreachable, SourceTruncated, TopicReplaced
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.restore.options import RestoreWords, parse_restore
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site

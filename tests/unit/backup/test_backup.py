@@ -20,7 +20,7 @@ from offsite.model.errors import (
     SparkFailed,
 )
 from offsite.model.selection import NO_GROUPS
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED

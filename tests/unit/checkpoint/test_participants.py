@@ -19,7 +19,7 @@ from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, CheckpointIdUsed, ParticipantFailed
-from offsite.reports.cut_report import consistency_of
+from offsite.reports.point_report import consistency_of
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, DeclaredPosition, get_commit_cut
 from tests.fake_cluster.site import Site, open_site
 from tests.file_participant import FileParticipant

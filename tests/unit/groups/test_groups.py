@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from offsite.groups.report import report_groups, show_groups
-from offsite.groups.restore_groups import restore_groups
 from offsite.groups.restored_offsets import map_offset
-from offsite.groups.run import (
-    AppliedGroups,
-    GroupsRequest,
-    PlannedGroups,
-    apply_groups,
-    find_change,
-    prepare_groups,
-    undo_groups,
-)
+from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups, restore_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (

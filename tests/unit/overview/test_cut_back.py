@@ -13,7 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit, SourceTruncated
 from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
-from offsite.reports.log_report import BranchReport
+from offsite.reports.point_report import BranchReport
 from offsite.repository import catalog
 from offsite.repository.commit import CommitChanges, PartitionId
 from offsite.repository.fold import fold

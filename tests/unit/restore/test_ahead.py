@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, LookAhead, TransactionEnd, UnusedOffsets
+from offsite.restore.write.pieces import DataPiece, LogPiece, LookAhead, TransactionEnd, UnusedOffsets
 
 Steps = Sequence[tuple[str, int]]
 """`data` and `end` of a producer; `plain` data, and a gap."""

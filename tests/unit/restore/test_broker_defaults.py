@@ -9,8 +9,7 @@ import pytest
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.restore.preflight import read_broker_defaults
-from offsite.restore.write.target_settings import BrokerDefaults
+from offsite.restore.preflight import BrokerDefaults, read_broker_defaults
 
 HOUR_MS = 3_600_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.restore.drill_report import DrilledTopic, DrillReport, drill_page
 
 TOPIC = DrilledTopic(

@@ -15,13 +15,21 @@ from offsite.repository.commit import Position
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
+from offsite.restore.offsets import (
+    BY_COORDINATOR,
+    DIRECT,
+    FindSlow,
+    OffsetsVerdict,
+    ReplayWay,
+    SlowTransaction,
+    decide_offsets,
+)
 from offsite.restore.plan_report import offsets_notes
 from offsite.restore.request import RestoreRequest
-from offsite.restore.tasks import FindSlow, decide_offsets, restore_tasks
 from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, plan_restore
-from offsite.restore.write.preserve.copy import PreserveTask
-from offsite.restore.write.preserve.verdict import BY_COORDINATOR, DIRECT, OffsetsVerdict, ReplayWay, SlowTransaction
+from offsite.restore.write.preserve import PreserveTask
 from offsite.restore.write.translate import RestoreTask
+from offsite.restore.write_jobs import restore_tasks
 from tests.unit.restore.test_restore_plan import backup, partition, segment, shape, target
 
 

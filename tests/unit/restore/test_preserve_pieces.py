@@ -16,7 +16,7 @@ from offsite.points.chain import PartitionChain
 from offsite.repository.backup import Backup
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
-from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
+from offsite.restore.write.pieces import DataPiece, LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup
 from tests.batches import chunk_of, make_control_batch

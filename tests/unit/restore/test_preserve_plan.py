@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from offsite.log.range import TopicPartition
 from offsite.repository.segments.segment import Segment
-from offsite.restore.write.plan import PartitionRestore
-from offsite.restore.write.preserve.verdict import (
+from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
     DIRECT_NEEDS,
@@ -15,6 +14,7 @@ from offsite.restore.write.preserve.verdict import (
     obstacle,
     preserved_partition,
 )
+from offsite.restore.write.plan import PartitionRestore
 from tests.unit.restore.test_restore_plan import partition, segment, target
 
 SOURCE = partition("t", 0)

@@ -18,11 +18,9 @@ from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, Lead
 from offsite.points.chain import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
-from offsite.restore.compare.bundle import ProofBundle
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic
-from offsite.restore.compare.jobs import prove
-from offsite.restore.compare.partition import PartitionProof, ProofEnds
-from offsite.restore.compare.result import Proof
+from offsite.restore.compare.partition import PartitionProof, ProofBundle, ProofEnds
+from offsite.restore.compare.proof import Proof, prove
 from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner
 from tests.unit.kafka.test_backoff import StepClock

@@ -12,9 +12,17 @@ from offsite.engine.runner import Done, Failed
 from offsite.kafka.net.backoff import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import DamagedBatch, LeaderUnavailable, OffsiteError
-from offsite.restore.compare import bundle as bundles_module
-from offsite.restore.compare.bundle import SMALL_BYTES, SMALL_MAX, ProofBundle, bundle_proofs, prove_bundle
-from offsite.restore.compare.partition import PartitionProof, ProofTask, empty_proof
+from offsite.restore.compare import partition as bundles_module
+from offsite.restore.compare.partition import (
+    SMALL_BYTES,
+    SMALL_MAX,
+    PartitionProof,
+    ProofBundle,
+    ProofTask,
+    bundle_proofs,
+    empty_proof,
+    prove_bundle,
+)
 from offsite.restore.write.plan import PartitionRestore
 from tests.unit.restore.test_restore_plan import partition, segment
 

@@ -17,8 +17,7 @@ from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record
 from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.restore.compare import records as comparator
-from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
-from offsite.restore.compare.superseded import SupersededKeys
+from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison, SupersededKeys
 from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000

@@ -9,7 +9,8 @@ from typing import NoReturn
 import pytest
 
 from offsite.groups.restored_offsets import map_offset
-from offsite.groups.run import GroupsRequest, apply_groups, find_change, prepare_groups, undo_groups
+from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
+from offsite.groups.undo import find_change, undo_groups
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import (

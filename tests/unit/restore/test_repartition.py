@@ -15,7 +15,7 @@ from offsite.repository.backup import Backup
 from offsite.restore.write import repartition
 from offsite.restore.write.plan import Repartition
 from offsite.restore.write.repartition import interleave_batches, keyless_offset, partition_chooser
-from offsite.restore.write.target_partition_writer import TargetBatch
+from offsite.restore.write.translate import TargetBatch
 from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup, write_segment
 

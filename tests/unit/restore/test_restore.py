@@ -25,7 +25,7 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.model.units import format_time
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.commit import CommitChanges
 from offsite.repository.layout import parse_segment_key
 from offsite.restore.plan_report import RestorePlanReport, report_plan

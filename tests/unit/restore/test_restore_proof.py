@@ -11,7 +11,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.repository.commit import PartitionId
 from offsite.restore import result as restore_proof
-from offsite.restore.compare.result import Proof, ProvenPartition, ProvenTopic
+from offsite.restore.compare.proof import Proof, ProvenPartition, ProvenTopic
 from offsite.restore.result import WrittenRestore, prove_restore
 from offsite.restore.write.plan import PartitionRestore, RestorePlan
 

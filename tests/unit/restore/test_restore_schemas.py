@@ -12,9 +12,10 @@ from offsite.model.errors import BackupExists
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import PartitionCounts, parse_partition_counts, parse_renames
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.restore.tasks import IN_USE, order_schemas_first, without_live_schemas
+from offsite.restore.plan import IN_USE, without_live_schemas
 from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore
 from offsite.restore.write.translate import RestoreTask
+from offsite.restore.write_jobs import order_schemas_first
 from tests.unit.restore.test_restore_plan import backup, selected, shape, target
 
 REGISTRY = "registry"

@@ -9,7 +9,7 @@ import pytest
 
 from offsite.model.topic_choices import parse_partitions
 from offsite.points.point_in_time import point_in_time
-from offsite.reports.log_report import HoleReport, hole_reports
+from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.commit import RecordedHole
 from offsite.restore.point_report import holes_within
 from offsite.restore.result import (

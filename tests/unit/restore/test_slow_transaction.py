@@ -12,7 +12,7 @@ from offsite.points.chain import PartitionChain
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import Segment
-from offsite.restore.write.preserve.verdict import (
+from offsite.restore.offsets import (
     BY_COORDINATOR,
     WRITE_BYTES_PER_S,
     SlowTransaction,

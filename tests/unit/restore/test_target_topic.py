@@ -10,8 +10,7 @@ from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.model.options import RetentionMode
 from offsite.repository.commit import TopicShape
 from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
-from offsite.restore.write.plan import TargetTopic, TopicRestore, target_problems
-from offsite.restore.write.target_settings import (
+from offsite.restore.preflight import (
     AT_ONCE,
     WHILE_RESTORING,
     BrokerDefaults,
@@ -19,6 +18,7 @@ from offsite.restore.write.target_settings import (
     decide_settings,
     without_settings,
 )
+from offsite.restore.write.plan import TargetTopic, TopicRestore, target_problems
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS

@@ -15,7 +15,7 @@ from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.overview.contents import PartitionDetail, TopicDetail
 from offsite.reports.html_page import MARGIN, lines_of, places
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.commit_history import CommitSummary
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import DeclaredNote, put_note

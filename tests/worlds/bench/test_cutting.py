@@ -15,7 +15,7 @@ from offsite.backup.bundle import bundle_copies, is_small
 from offsite.backup.copy_plan import PartitionBounds, plan_copy
 from offsite.backup.plan import PACKED_FROM
 from offsite.model.units import MIB
-from offsite.restore.compare.bundle import bundle_proofs as proof_bundled
+from offsite.restore.compare.partition import bundle_proofs as proof_bundled
 from offsite.restore.write.bundle import bundle_restores as restore_bundled
 
 SIZES = {

@@ -26,7 +26,7 @@ from offsite.log.group_offsets import restrict_to_topics
 from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated
 from offsite.model.options import MissingTopics
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.commit import PartitionId
 
 

@@ -23,7 +23,7 @@ from offsite.points.chain import PartitionChain, SelectedChains, select_chains
 from offsite.points.incarnations import incarnation_notes
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
-from offsite.reports.log_report import HoleReport, hole_reports
+from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.partition_history import Branch

@@ -35,7 +35,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, BadOption, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import amount
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.heads import check_to_read

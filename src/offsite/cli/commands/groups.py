@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.groups.report import GroupPlanReport, ShownGroups
-    from offsite.groups.run import AppliedGroups, PlannedGroups, UndoneGroups
+    from offsite.groups.run import AppliedGroups, PlannedGroups
+    from offsite.groups.undo import UndoneGroups
     from offsite.kafka.cluster import Cluster
     from offsite.kafka.groups import GroupFailure
 
@@ -162,7 +163,7 @@ def undo(
 
     Exit code 3: some groups were refused; the same command tries the groups again.
     """
-    from offsite.groups.run import find_change, undo_groups
+    from offsite.groups.undo import find_change, undo_groups
 
     opened, cluster = open_repository(repo, records=records).backup(backup), connect(bootstrap, kafka_config)
     group_change = find_change(opened, cluster.admin, change)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
-    from offsite.reports.cut_report import ConsistencyReport, LeftOutReport
+    from offsite.reports.point_report import ConsistencyReport, LeftOutReport
     from offsite.repository.removal import RemovedBackup
     from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
     from offsite.restore.cluster_settings import AppliedMetadata, MetadataPlan

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.archives.import_staging import Staging
-    from offsite.reports.log_report import HoleReport
-    from offsite.restore.compare.result import ProofFinding, ProvenTopic, UncomparedPartition
+    from offsite.reports.point_report import HoleReport
+    from offsite.restore.compare.proof import ProofFinding, ProvenTopic, UncomparedPartition
     from offsite.restore.compare.run import CompareResult
     from offsite.upkeep.collection.leftovers import LeftoversPlan
     from offsite.upkeep.verification.leftovers import Leftovers

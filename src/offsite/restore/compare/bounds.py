@@ -24,6 +24,9 @@ from offsite.model.journal import decided
 from offsite.restore.compare.expected import ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
 from offsite.restore.compare.partition import PartitionProof
 
+_AGAIN_AFTER_S = 0.2
+_ENDED = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofBounds:
@@ -100,9 +103,6 @@ def _no_leader() -> LeaderUnavailable:
 
 
 Bounds = Mapping[TopicPartition, ExpectedBounds]
-
-_AGAIN_AFTER_S = 0.2
-_ENDED = -1
 
 
 def partition_counts(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, clock: Clock) -> Mapping[str, int]:

@@ -9,8 +9,8 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.points.chain import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.partition import ProofTask
+from offsite.restore.write.pieces import log_start
 from offsite.restore.write.plan import Repartition, RestorePlan
-from offsite.restore.write.preserve.pieces import log_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from offsite.model.selection import TopicSelection
 from offsite.points.chain import PartitionChain, SelectedChains, hole_starts, select_chains
 from offsite.points.point_cut import PointCut, choose_cut
 from offsite.points.point_in_time import PointInTime
-from offsite.reports.log_report import BranchReport, HoleReport, branch_reports, hole_reports
+from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.records_place import GIVEN_AGAIN
@@ -31,9 +31,8 @@ from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutco
 from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import ExpectedTopic, preserved_extents
-from offsite.restore.compare.jobs import prove
 from offsite.restore.compare.partition import ProofEnds
-from offsite.restore.compare.result import ProofFinding, ProvenTopic, UncomparedPartition
+from offsite.restore.compare.proof import ProofFinding, ProvenTopic, UncomparedPartition, prove
 from offsite.restore.compare.topics import (
     LeftOutTopic,
     leave_out_as_compacted,

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from offsite.engine import rate_lease
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.lane import Lanes
 from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import PartitionReader
@@ -22,6 +26,7 @@ from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.model.clock import Clock, SleeplessClock, SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import decided, warned
+from offsite.repository.commit import PartitionId
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
@@ -182,3 +187,40 @@ def first_foreign_offset(router: Router, log_range: LogRange, *, own_producer_id
             if header.producer_id not in own_producer_ids:
                 return header.base_offset
     return None if has_batches or not log_range else log_range.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreEnds:
+    """The two ends of a restore's copy, repository and cluster, as sent to the workers. `records`: the store of the
+    restore's records. `read_committed`: leave out aborted data, and data undecided at the restore point."""
+
+    kafka: KafkaConfig
+    store: Store
+    records: Store
+    layout: RestoreLayout
+    read_committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReceipt:
+    """Result for one partition. `records` are in the target now, `resumed_records` of them written by an earlier
+    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided
+    transactions."""
+
+    source: PartitionId
+    target: TopicPartition
+    records: int
+    resumed_records: int
+    invisible_records: int
+    undecided: int
+    bytes: int
+
+
+RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]
+"""The writing of one partition, about a batch at a time, so that several partitions can take turns."""
+
+
+def paced_lanes(router: Router) -> Lanes:
+    """Lanes that send batches at the rate of the running task. Raises `SparkFailed`."""
+    pace = rate_lease.write_lease()
+    return Lanes(router, pay=None if pace is None else pace.pay)

@@ -21,16 +21,9 @@ from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import safe_trace
 from offsite.model.names import named
 from offsite.model.units import MIB
-from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.preserve.copy import PreserveTask, preserve_partition
-from offsite.restore.write.translate import (
-    RestoreEnds,
-    RestoreReceipt,
-    RestoreSteps,
-    RestoreTask,
-    paced_lanes,
-    translate_partition,
-)
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, RestoreSteps, WriteAttempt, paced_lanes
+from offsite.restore.write.preserve import PreserveTask, preserve_partition
+from offsite.restore.write.translate import RestoreTask, translate_partition
 
 AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
 WriteOutcome: TypeAlias = Done[RestoreReceipt] | Failed

@@ -8,7 +8,7 @@ end are no problem.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
@@ -22,6 +22,9 @@ from offsite.repository.commit import RecordedHole, TopicShape
 
 REPARTITIONED_BATCH_BYTES = 256 * KIB
 """Size of the new batches of a repartitioned topic: a quarter of the brokers' default limit."""
+UNLIMITED = 2**63 - 1
+_MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
+BATCH_LIMIT = "max.message.bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,14 @@ class RestorePlan:
     def all_chains(self) -> tuple[PartitionChain, ...]:
         """The chains of all source partitions to read, alone or mixed."""
         return (*self.partitions, *(source for repartition in self.repartitions for source in repartition.sources))
+
+    @property
+    def by_target(self) -> Mapping[str, Sequence[PartitionRestore]]:
+        """Target topic → its partitions with a target of their own."""
+        partitions: dict[str, list[PartitionRestore]] = {}
+        for partition in self.partitions:
+            partitions.setdefault(partition.target.topic, []).append(partition)
+        return partitions
 
     @property
     def source_names(self) -> set[str]:
@@ -185,10 +196,6 @@ def _topic(selected: TopicChains, target: str, existing: Container[str], counts:
         timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
         repartition=repartition,
     )
-
-
-UNLIMITED = 2**63 - 1
-_MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

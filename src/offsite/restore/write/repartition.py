@@ -4,7 +4,7 @@ A key lives in one partition of the source: reading every source partition in or
 source partitions are read in turns, a slice of each, and the records of a target partition are roughly in the order of
 their times. The order of records and the ends of batches depend only on the logs and the plan, not on how the backup
 stores them. An earlier attempt therefore ended at the end of one of these batches, and the number of records in a
-target partition tells which (see `target_partition_writer`).
+target partition tells which (see `translate`).
 
 No map from source to target offsets exists: a source partition's records go to many places.
 """
@@ -23,10 +23,9 @@ from offsite.log.records.record import Record, partition_for_key
 from offsite.model.errors import KeylessRecord
 from offsite.points.chain import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch
-from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.attempt import RestoreEnds, WriteAttempt, paced_lanes
 from offsite.restore.write.plan import Repartition
-from offsite.restore.write.target_partition_writer import Runs, TargetPartitionWriter
-from offsite.restore.write.translate import RestoreEnds, paced_lanes
+from offsite.restore.write.translate import Runs, TargetPartitionWriter
 from offsite.stores.store import Store
 
 MAX_TARGETS = 16

@@ -1,46 +1,209 @@
 """Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map records the new
-offsets.
+offsets. A map is stored after all records are acknowledged: a stored map proves the records.
 
-A map is stored after all records are acknowledged: a stored map proves the records. A restore that continues after a
-crash skips the records of an earlier attempt, maps them again, and never produces them again (see
-`target_partition_writer`).
+How an attempt knows which records are in the log, although a crash leaves no list:
+
+1. The restore point and the plan alone determine the records, their order, and the ends of their batches. Every attempt
+   would write the same log. If the target holds a beginning of this log and nothing else, the number of records in the
+   target is the progress of the earlier attempts.
+2. The target holds nothing else, because every attempt writes as an idempotent producer (KIP-98): a batch carries the
+   producer's id and the sequence number of its first record. The leader takes a batch whole or not at all, behind the
+   previous batch, and once, however often it is sent.
+3. Attempts shut one another out: all share one producer id, and a later attempt has the higher epoch (see `attempt`).
+   Its first batch starts the sequence again under the epoch; from then on the leader refuses writers under a lower
+   epoch (KIP-360).
+
+Records that an earlier attempt appends before this first batch are looked for: the end of the log is requested again
+when all existing records have passed, once more right before the first batch is sent, and every acknowledgement tells
+the offset of its batch. An unexpected end or offset stops the attempt; the producer of the unexpected records decides
+whether the topic is created again or left alone. Records of other writers are found by a comparison of the last
+existing batches with the expected ones.
+
+The map of source to target offsets follows from the same counting. Existing batches are mapped as they pass, from the
+target's end before the first attempt on; new batches are mapped to the offset that their acknowledgement must have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, Self
 
-from offsite.engine import rate_lease
-from offsite.kafka.config import KafkaConfig
 from offsite.kafka.lane import Lanes
+from offsite.kafka.log_writer import LogWriter
 from offsite.kafka.net.routing import Router, shared_router
+from offsite.kafka.offsets import settled_end_offset
+from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader, scan
+from offsite.log.difference import record_content
 from offsite.log.offset_map import OffsetMapBuilder
-from offsite.log.range import TopicPartition
-from offsite.log.records.batch_records import decode
+from offsite.log.range import Chunk, LogRange
+from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.log.rewrite import filter_records, needs_reencode, reencode_dense
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided
 from offsite.points.source_view import RecordBounds, SourceView
-from offsite.repository.commit import PartitionId
-from offsite.repository.restores.layout import RestoreLayout
-from offsite.restore.write.attempt import WriteAttempt
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, RestoreSteps, WriteAttempt
 from offsite.restore.write.plan import PartitionRestore
-from offsite.restore.write.target_partition_writer import TargetPartitionWriter
-from offsite.stores.store import Store
+
+COMPARED_BATCHES = 8
+"""Batches to compare at the end of the target: other writers wrote at the end."""
+
+Runs = Sequence[tuple[int, int]]
+"""Source offsets, as pairs of (first offset, count) in rising order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreEnds:
-    """The two ends of a restore's copy, repository and cluster, as sent to the workers. `records`: the store of the
-    restore's records. `read_committed`: leave out aborted data, and data undecided at the restore point."""
+class TargetBatch(Protocol):
+    """A batch without gaps for the target partition. Encoded or decoded only on demand."""
 
-    kafka: KafkaConfig
-    store: Store
-    records: Store
-    layout: RestoreLayout
-    read_committed: bool
+    @property
+    def records(self) -> int:
+        """Number of records in the batch."""
+
+    @property
+    def runs(self) -> Runs:
+        """Source offsets of the records; empty without an offset map."""
+
+    def encoded(self) -> bytearray | memoryview:
+        """The batch in memory that the writer may change and keep."""
+
+    def decoded(self) -> Sequence[Record]:
+        """The records, at any offsets."""
+
+
+class TargetPartitionWriter:
+    """The writer of the partition of `attempt`: takes all its batches, in order, and appends the batches that no
+    earlier attempt appended.
+
+    `offset_map` learns the offset of every record. The partition held nothing of the restore before the first attempt,
+    and one chain of batches at a time is written to the partition. The constructor waits for the end of the log to
+    stand still, and raises the errors of the wait.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        attempt: WriteAttempt,
+        *,
+        offset_map: OffsetMapBuilder | None = None,
+        lanes: Lanes | None = None,
+    ) -> None:
+        self._router = router
+        self._attempt = attempt
+        self._map = offset_map
+        self.target = attempt.target
+        self.records = 0
+        """Number of records taken, whichever attempt appended them."""
+        self.appended_bytes = 0
+        """Size of the batches that this attempt appended."""
+        self.next_offset = attempt.start
+        """The offset of the next record: behind all existing or sent records."""
+        self._log_end = settled_end_offset(router, self.target, start=attempt.start)
+        self._resumes = True
+        self._last_there: deque[tuple[int, TargetBatch]] = deque(maxlen=COMPARED_BATCHES)
+        self._producer = attempt.producer()
+        self._writer = LogWriter(
+            router, self.target, at=self._log_end, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes
+        )
+
+    @property
+    def resumed_records(self) -> int:
+        """Number of the records that an earlier attempt appended."""
+        return self._log_end - self._attempt.start
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def take(self, batch: TargetBatch) -> None:
+        """Append the next batch unless present. May block until a previous batch is acknowledged.
+
+        Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` or `TargetNotEmpty` when the target
+        holds unexpected records, and the errors of the broker.
+        """
+        self.records += batch.records
+        if self._resumes and self._is_there(batch.records):
+            self._last_there.append((self.next_offset, batch))
+            self._place(batch.records, batch.runs)
+        else:
+            self._append(batch)
+
+    def finish(self) -> None:
+        """Return when everything is acknowledged, and the target holds no records besides the taken ones. Raises as
+        `take`."""
+        self._writer.flush()
+        self._end_resume()
+
+    def _is_there(self, count: int) -> bool:
+        """Whether the log holds the next `count` records. After the first missing batch, no later batch is present
+        either."""
+        end = self.next_offset + count
+        if end > self._log_end:
+            self._log_end = settled_end_offset(self._router, self.target, start=self._log_end)
+        if end > self._log_end:
+            self._end_resume()
+        return self._resumes
+
+    def _end_resume(self) -> None:
+        """All records of earlier attempts have passed: from here on this attempt appends."""
+        if not self._resumes:
+            return
+        self._resumes = False
+        if self.next_offset < self._log_end:  # in the middle of a batch, where no attempt can end
+            raise self._attempt.unexpected(self.next_offset, end=self._log_end)
+        if self._last_there:
+            self._compare()
+            why = "the target has records of an earlier attempt"
+            decided("resume", why=why, topic=self.target.topic, partition=self.target.partition, start=self._log_end)
+
+    def _compare(self) -> None:
+        """Compare the last existing batches with the expected records."""
+        expected = dict(self._last_there)
+        first, target = self._last_there[0][0], self.target
+        self._last_there.clear()
+        log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
+        for item in PartitionReader(self._router).read(log_range, reach_back=True):  # a large batch may begin earlier
+            if not isinstance(item, Chunk):
+                continue
+            for header in item.batches:
+                batch = expected.get(header.base_offset)
+                records = () if batch is None or not self._attempt.wrote(header) else batch.decoded()
+                if not _holds_only(records, iterate(header.view(item.data), header), start=header.base_offset):
+                    raise self._attempt.unexpected(header.base_offset, end=self._log_end)
+
+    def _append(self, batch: TargetBatch) -> None:
+        encoded = batch.encoded()
+        self.appended_bytes += len(encoded)
+        if self._writer.at != self.next_offset:
+            self._writer.skip_to(self.next_offset)
+        self._writer.send_batch(encoded, batch.records, self._producer)
+        self._place(batch.records, batch.runs)
+
+    def _unexpected(self, start: int, end: int) -> OffsiteError:
+        return self._attempt.unexpected(start, end=end)
+
+    def _place(self, count: int, runs: Runs) -> None:
+        """The next `count` records stand at `next_offset`."""
+        if self._map is not None:
+            at = self.next_offset
+            for source_start, run in runs:
+                self._map.add(source_start, at, run)
+                at += run
+        self.next_offset += count
+
+
+def _holds_only(expected: Sequence[Record], actual: Iterable[Record], *, start: int) -> bool:
+    """Whether every record of `actual` at or after `start` equals the record of `expected`, which begin at `start`.
+    Records removed by the log cleaner meanwhile are no difference."""
+    return all(
+        record.offset - start < len(expected)
+        and record_content(expected[record.offset - start]) == record_content(record)
+        for record in actual
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,31 +214,6 @@ class RestoreTask:
     partition: PartitionRestore
     target_start: int
     making: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReceipt:
-    """Result for one partition. `records` are in the target now, `resumed_records` of them written by an earlier
-    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided
-    transactions."""
-
-    source: PartitionId
-    target: TopicPartition
-    records: int
-    resumed_records: int
-    invisible_records: int
-    undecided: int
-    bytes: int
-
-
-def paced_lanes(router: Router) -> Lanes:
-    """Lanes that send batches at the rate of the running task. Raises `SparkFailed`."""
-    pace = rate_lease.write_lease()
-    return Lanes(router, pay=None if pace is None else pace.pay)
-
-
-RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]
-"""The writing of one partition, about a batch at a time, so that several partitions can take turns."""
 
 
 def translate_partition(

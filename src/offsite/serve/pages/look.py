@@ -25,7 +25,7 @@ from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
 from offsite.overview.status_page import describe_checks, read_glances
 from offsite.reports.html_page import places
-from offsite.reports.log_report import HoleReport
+from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
 from offsite.serve.pages.page import page, parse_number
 from offsite.serve.site import Site

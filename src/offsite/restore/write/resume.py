@@ -26,10 +26,14 @@ from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.filler import FILLER_MAX_RECORDS, is_filler
 from offsite.model.errors import TransactionLost, check
 from offsite.restore.write.attempt import WriteAttempt
-from offsite.restore.write.preserve.pieces import DataPiece, LogPiece, TransactionEnd
+from offsite.restore.write.pieces import DataPiece, LogPiece, TransactionEnd
 
 PIECES_MAX = REQUESTS_MAX + 2
 """One more than the requests of a partition that can be under way: a request carries one batch of the partition."""
+_FILLER_BATCHES = 8
+"""Batches of filler to check at the end of the target: another writer wrote at its end."""
+COMPARED_OUTCOMES = 65_536
+"""Outcomes to compare at the end: more than the open transactions of any partition, and less than 15 MB."""
 
 
 class LastData:
@@ -107,12 +111,6 @@ def _is_the_same(piece: DataPiece, batch: memoryview, header: BatchHeader) -> bo
 
 def _is_filler(batch: memoryview, header: BatchHeader) -> bool:
     return all(map(is_filler, iterate(batch, header)))
-
-
-_FILLER_BATCHES = 8
-"""Batches of filler to check at the end of the target: another writer wrote at its end."""
-COMPARED_OUTCOMES = 65_536
-"""Outcomes to compare at the end: more than the open transactions of any partition, and less than 15 MB."""
 
 
 class WrittenPieces:

@@ -26,6 +26,9 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
+PIECES_MAX = 2_048
+BYTES_MAX = 4 * MIB
+
 
 class DataPiece(NamedTuple):
     """A batch without gaps at `[start, end)`, in writable memory. `producer_id`: of its transaction."""
@@ -161,10 +164,6 @@ class SourcePieces:
             self.visible_records += records
         else:
             self.invisible_records += records
-
-
-PIECES_MAX = 2_048
-BYTES_MAX = 4 * MIB
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,6 @@
-"""Whether a topic can come back at its own offsets, and the cost: the way to fill offsets without a record,
-transactions that would stay open for too long, and a verdict per topic with figures per partition.
+"""Which topics keep the offsets of their source, and the cost: the way to fill offsets without a record, transactions
+that would stay open for too long, and a verdict per topic with figures per partition. Decided once, before anything is
+touched, and recorded.
 
 A replayed transaction is open from its first batch to its marker, and all data between has to be written meanwhile:
 brokers end a transaction that stays open for too long. Segments tell the amount of data, their sidecars the begin and
@@ -11,18 +12,36 @@ counts. The costs were measured with Kafka 4.1 on two busy cores, and serve deci
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from offsite.kafka.transaction_replay import TIMEOUTS_MS
 from offsite.log.transactions import OpenTransaction
+from offsite.model.errors import RestoreRefused
+from offsite.model.journal import decided
+from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration
 from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PointInTime, is_open
+from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
-from offsite.restore.write.plan import PartitionRestore, TargetTopic
-from offsite.restore.write.preserve.pieces import first_offset, log_start
+from offsite.restore.request import RestoreRequest
+from offsite.restore.write.pieces import first_offset, log_start
+from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, TopicRestore
 from offsite.stores.store import Store
+
+WRITE_BYTES_PER_S = 20_000_000
+"""Write rate of one of several partitions on a busy machine or a line of 1 Gbit/s, in bytes per second."""
+AUTO_EXTRA_MAX_S = 120.0
+"""Additional seconds that `auto` accepts for the offsets of a topic."""
+PARTITIONS_AT_ONCE = 4
+"""Partitions assumed to be written at the same time: few, to avoid low estimates."""
+DIRECT_NEEDS = "the right ClusterAction on the cluster"
+TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
+"""Seconds for which a replayed transaction may stay open before brokers end the transaction."""
+HEAD_OFFSETS_PER_S = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +66,6 @@ class ReplayWay:
 DIRECT = ReplayWay(direct=True, outcome_s=0.001, gap_s=0.000_05, gaps_max=2**62, open_part=0.8)
 BY_COORDINATOR = ReplayWay(direct=False, outcome_s=0.015, gap_s=0.002, gaps_max=20_000)
 """Gaps are filled in less than a minute."""
-
-
-WRITE_BYTES_PER_S = 20_000_000
-"""Write rate of one of several partitions on a busy machine or a line of 1 Gbit/s, in bytes per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,19 +185,6 @@ def _segment_s(segment: Segment, way: ReplayWay) -> float:
     return written_s + max(gaps, 0) * way.gap_s
 
 
-AUTO_EXTRA_MAX_S = 120.0
-"""Additional seconds that `auto` accepts for the offsets of a topic."""
-PARTITIONS_AT_ONCE = 4
-"""Partitions assumed to be written at the same time: few, to avoid low estimates."""
-
-DIRECT_NEEDS = "the right ClusterAction on the cluster"
-
-TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
-"""Seconds for which a replayed transaction may stay open before brokers end the transaction."""
-
-HEAD_OFFSETS_PER_S = 4_000_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservedPartition:
     """One partition and the cost of its offsets: `head_offsets` below its first batch, `gap_offsets` without a record
@@ -273,3 +275,139 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
         f"partition {partition} has a transaction at offsets {worst.start:,} to {worst.end:,} that takes about "
         f"{takes} to write; brokers abort transactions that are open for {limit}"
     )
+
+
+FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
+
+
+def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
+    plan: RestorePlan,
+    point: PointInTime,
+    request: RestoreRequest,
+    *,
+    existing: Iterable[TargetTopic],
+    unfinished: RestoreRecord | None,
+    find_slow: FindSlow = lambda _: None,
+    cannot_replay: str = "",
+    way: ReplayWay = BY_COORDINATOR,
+) -> tuple[OffsetsVerdict, ...]:
+    """One verdict per topic of `plan`; the verdicts of an `unfinished` restore stand. `find_slow` finds a partition's
+    transaction that would stay open too long.
+
+    `auto` keeps offsets when possible, quick, and likely to end well. `cannot_replay`: why the target's brokers cannot
+    replay transactions, or empty; `way`: how offsets without a record come back. Raises `RestoreRefused`, with all
+    reasons, when offsets were requested and cannot be kept.
+    """
+    targets = {target.topic: target for target in existing}
+    chains = plan.by_target
+    judge = partial(_judge, point=point, request=request, way=way)
+    verdicts = [judge(topic, chains.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
+    verdicts = [_unless_replayed(verdict, cannot_replay) for verdict in verdicts]
+    if unfinished is not None:
+        return tuple(replace(verdict, preserve=verdict.target in unfinished.preserved) for verdict in verdicts)
+    verdicts = [_checked_for_slow(verdict, request, find_slow) if verdict.preserve else verdict for verdict in verdicts]
+    if request.offsets == OffsetsMode.PRESERVE and (
+        refused := [verdict for verdict in verdicts if not verdict.preserve]
+    ):
+        raise RestoreRefused(
+            "; ".join(f"{verdict.source} cannot keep its offsets: {verdict.reason}" for verdict in refused),
+            hint=(
+                "use --offsets auto: it keeps the offsets where possible, and stores a map from old to new offsets "
+                "for the other topics"
+            ),
+        )
+    if request.offsets == OffsetsMode.AUTO:
+        for verdict in verdicts:
+            if not verdict.preserve:
+                decided(
+                    "fall_back",
+                    to=OffsetsMode.TRANSLATE,
+                    topic=verdict.source,
+                    target=verdict.target,
+                    why=verdict.reason,
+                )
+    return tuple(verdicts)
+
+
+def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
+    topic: TopicRestore,
+    chains: Sequence[PartitionRestore],
+    target: TargetTopic | None,
+    *,
+    point: PointInTime,
+    request: RestoreRequest,
+    way: ReplayWay,
+) -> OffsetsVerdict:
+    offsets = OffsetsVerdict(
+        source=topic.source.topic,
+        target=topic.target,
+        preserve=False,
+        reason=_reason(topic, point, request) if request.offsets != OffsetsMode.TRANSLATE else "",
+        partitions=(),
+    )
+    if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
+        return offsets
+    every = tuple(_chains(topic, chains, point, request))
+    offsets = replace(offsets, partitions=tuple(_partitions(every, target, way)))
+    reason = obstacle(offsets.partitions, target)
+    if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
+        reason = (
+            f"it would take about {format_duration(offsets.extra_s)} longer; use --offsets preserve to keep the "
+            "offsets anyway"
+        )
+        reason += "" if way.direct else f"; with {DIRECT_NEEDS} it is fast"
+    return replace(offsets, preserve=not reason, reason=reason)
+
+
+def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
+    """A request for the source's offsets is met with a warning only: the open time is an estimate."""
+    partitions = tuple(replace(partition, slow=find_slow(partition.chain)) for partition in offsets.partitions)
+    reason = describe_slow_transaction(partitions) if request.offsets == OffsetsMode.AUTO else ""
+    return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
+
+
+def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerdict:
+    """Without transactions no control records can be written: neither those of the source, nor fillers of gaps."""
+    if not (
+        cannot_replay and offsets.preserve and any(partition.needs_transactions for partition in offsets.partitions)
+    ):
+        return offsets
+    return replace(offsets, preserve=False, reason=cannot_replay)
+
+
+def _partitions(
+    chains: Iterable[PartitionRestore], target: TargetTopic | None, way: ReplayWay
+) -> Iterator[PreservedPartition]:
+    for chain in chains:
+        number = chain.target.partition
+        if target is None or number < len(target.ends):
+            end = target.ends[number] if target is not None else 0
+            yield preserved_partition(chain, way=way, target_end=end)
+
+
+def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
+    """Why the request is impossible at the source's offsets, for any log."""
+    if not request.read_committed:
+        return "records of aborted transactions are restored as plain records"
+    if topic.repartition is not None:
+        return "its records go to other partitions"
+    segment_lists = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
+    if point.until_ms is not None and any(
+        is_open(segment, point.until_ms) for segments in segment_lists for segment in segments
+    ):
+        return "records are selected by timestamp, so offsets have gaps"
+    return ""
+
+
+def _chains(
+    topic: TopicRestore, chains: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
+) -> Iterator[PartitionRestore]:
+    """All partitions of the topic with data (`chains`), or with data before retention emptied them."""
+    by_source = {chain.source: chain for chain in chains}
+    for source in topic.source.partition_ids:
+        position = point.state.positions.get(source)
+        if source in by_source:
+            yield replace(by_source[source], until_ms=None)
+        elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
+            emptied = PartitionChain(source=source, segments=(), end=position.end)
+            yield PartitionRestore.into(topic.target, emptied)

@@ -1,1 +1,0 @@
-"""Repository → Kafka at the source's own offsets: transactions replayed, gaps filled."""
