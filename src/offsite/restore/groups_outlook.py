@@ -95,7 +95,7 @@ def foresee_groups(
     topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
     fixed = FixedPoint.of_restore(record)
     as_of = groups_as_of(backup, PointRequest(), fixed, patterns=patterns, topic_ids=topics)
-    ends = {chain.source: chain.end for chain in plan.partitions}
+    ends = {partition.chain.source: partition.chain.end for partition in plan.partitions}
     available = find_available_records(
         as_of.point, ends, read_commit_cut(backup.store, as_of.point), earlier=as_of.earlier
     )

@@ -191,7 +191,7 @@ class PreservedPartition:
     inside (as far as segments tell), `outcomes` of transactions to replay; gaps and outcomes by `way`. `slow`: a
     transaction that would stay open longer than brokers allow."""
 
-    chain: PartitionRestore
+    partition: PartitionRestore
     head_offsets: int
     gap_offsets: int
     outcomes: int
@@ -228,14 +228,15 @@ class OffsetsVerdict:
         return max(max(extras_s, default=0.0), sum(extras_s) / PARTITIONS_AT_ONCE)
 
 
-def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: int = 0) -> PreservedPartition:
+def preserved_partition(partition: PartitionRestore, *, way: ReplayWay, target_end: int = 0) -> PreservedPartition:
     """The figures of one partition, for a target that ends at `target_end`."""
+    chain = partition.chain
     records = sum(segment.records for segment in chain.segments)
     outcomes = sum(segment.control_batches for segment in chain.segments)
     first = first_offset(chain, target_end=target_end)
     gaps = max(chain.end - first - records - outcomes, 0)
     return PreservedPartition(
-        chain=chain,
+        partition=partition,
         head_offsets=max(first - target_end, 0),
         gap_offsets=gaps,
         outcomes=outcomes,
@@ -246,15 +247,16 @@ def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: 
 def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
     """Why the offsets of `partitions` cannot be kept in `target` (None: the target will be made); empty when
     possible."""
-    for partition in partitions:
-        name, number = f"partition {partition.chain.source.partition}", partition.chain.target.partition
-        if target is not None and target.ends[number] > (start := log_start(partition.chain)):
+    for preserved in partitions:
+        chain, number = preserved.partition.chain, preserved.partition.target.partition
+        name = f"partition {chain.source.partition}"
+        if target is not None and target.ends[number] > (start := log_start(chain)):
             return (
                 f"{name} of the target already ends at offset {target.ends[number]:,}, but the source begins at "
                 f"{start:,}"
             )
-        if partition.gap_offsets > partition.way.gaps_max:
-            count = f"{partition.gap_offsets:,}"
+        if preserved.gap_offsets > preserved.way.gaps_max:
+            count = f"{preserved.gap_offsets:,}"
             return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
     return ""
 
@@ -263,7 +265,7 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
     """Description of a transaction that can hardly be replayed before brokers end it; empty without one. An
     estimate."""
     slow = [
-        (preserved.slow.open_s, preserved.chain.source.partition, preserved.slow)
+        (preserved.slow.open_s, preserved.partition.chain.source.partition, preserved.slow)
         for preserved in partitions
         if preserved.slow is not None
     ]
@@ -277,7 +279,7 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
     )
 
 
-FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
+FindSlow = Callable[[PartitionChain], SlowTransaction | None]
 
 
 def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
@@ -299,9 +301,9 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     reasons, when offsets were requested and cannot be kept.
     """
     targets = {target.topic: target for target in existing}
-    chains = plan.by_target
+    partitions = plan.by_target
     judge = partial(_judge, point=point, request=request, way=way)
-    verdicts = [judge(topic, chains.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
+    verdicts = [judge(topic, partitions.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
     verdicts = [_unless_replayed(verdict, cannot_replay) for verdict in verdicts]
     if unfinished is not None:
         return tuple(replace(verdict, preserve=verdict.target in unfinished.preserved) for verdict in verdicts)
@@ -331,7 +333,7 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
 
 def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
     topic: TopicRestore,
-    chains: Sequence[PartitionRestore],
+    partitions: Sequence[PartitionRestore],
     target: TargetTopic | None,
     *,
     point: PointInTime,
@@ -347,8 +349,8 @@ def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
     )
     if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
         return offsets
-    every = tuple(_chains(topic, chains, point, request))
-    offsets = replace(offsets, partitions=tuple(_partitions(every, target, way)))
+    every = _with_emptied(topic, partitions, point, request)
+    offsets = replace(offsets, partitions=tuple(_judged_partitions(every, target, way)))
     reason = obstacle(offsets.partitions, target)
     if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
         reason = (
@@ -361,7 +363,9 @@ def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
 
 def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
     """A request for the source's offsets is met with a warning only: the open time is an estimate."""
-    partitions = tuple(replace(partition, slow=find_slow(partition.chain)) for partition in offsets.partitions)
+    partitions = tuple(
+        replace(preserved, slow=find_slow(preserved.partition.chain)) for preserved in offsets.partitions
+    )
     reason = describe_slow_transaction(partitions) if request.offsets == OffsetsMode.AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
@@ -375,14 +379,14 @@ def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerd
     return replace(offsets, preserve=False, reason=cannot_replay)
 
 
-def _partitions(
-    chains: Iterable[PartitionRestore], target: TargetTopic | None, way: ReplayWay
+def _judged_partitions(
+    partitions: Iterable[PartitionRestore], target: TargetTopic | None, way: ReplayWay
 ) -> Iterator[PreservedPartition]:
-    for chain in chains:
-        number = chain.target.partition
+    for partition in partitions:
+        number = partition.target.partition
         if target is None or number < len(target.ends):
             end = target.ends[number] if target is not None else 0
-            yield preserved_partition(chain, way=way, target_end=end)
+            yield preserved_partition(partition, way=way, target_end=end)
 
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
@@ -399,15 +403,15 @@ def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) ->
     return ""
 
 
-def _chains(
-    topic: TopicRestore, chains: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
+def _with_emptied(
+    topic: TopicRestore, partitions: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
 ) -> Iterator[PartitionRestore]:
-    """All partitions of the topic with data (`chains`), or with data before retention emptied them."""
-    by_source = {chain.source: chain for chain in chains}
+    """All partitions of the topic with data (`partitions`), or with data before retention emptied them."""
+    chains = {partition.chain.source: partition.chain for partition in partitions}
     for source in topic.source.partition_ids:
         position = point.state.positions.get(source)
-        if source in by_source:
-            yield replace(by_source[source], until_ms=None)
+        if source in chains:
+            yield PartitionRestore.into(topic.target, replace(chains[source], until_ms=None))
         elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
             emptied = PartitionChain(source=source, segments=(), end=position.end)
             yield PartitionRestore.into(topic.target, emptied)

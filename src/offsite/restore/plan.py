@@ -295,7 +295,7 @@ def _without(plan: RestorePlan, name: str) -> RestorePlan:
     return replace(
         plan,
         topics=tuple(topic for topic in plan.topics if topic.source.topic != name),
-        partitions=tuple(chain for chain in plan.partitions if chain.source.topic != name),
+        partitions=tuple(partition for partition in plan.partitions if partition.chain.source.topic != name),
         repartitions=tuple(repartition for repartition in plan.repartitions if repartition.target != name),
         holes=tuple(hole for hole in plan.holes if hole.partition_id.topic != name),
         skipped=(*plan.skipped, (name, IN_USE)),

@@ -243,7 +243,7 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
 
 def _partition_offsets(partition: PreservedPartition) -> PartitionOffsetsReport:
     return PartitionOffsetsReport(
-        partition=partition.chain.source.partition,
+        partition=partition.partition.chain.source.partition,
         head_offsets=partition.head_offsets,
         gap_offsets=partition.gap_offsets,
         filler=partition.way.filler,

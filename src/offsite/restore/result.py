@@ -41,10 +41,10 @@ _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", 
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
     """The plan with the real chains of preserved topics: empty partitions have bounds as well."""
     preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
-    translated = (chain for chain in plan.partitions if chain.target.topic not in preserved)
+    translated = (partition for partition in plan.partitions if partition.target.topic not in preserved)
     return replace(
         plan,
-        partitions=(*translated, *(partition.chain for partitions in preserved.values() for partition in partitions)),
+        partitions=(*translated, *(kept.partition for partitions in preserved.values() for kept in partitions)),
     )
 
 
@@ -102,7 +102,9 @@ def _ends(
         for partition in topic.partitions
     }
     preserved_ends = {
-        chain.target: chain.end for chain in restored.plan.partitions if chain.target.topic in restored.same_offsets
+        partition.target: partition.chain.end
+        for partition in restored.plan.partitions
+        if partition.target.topic in restored.same_offsets
     }
     return {key: max(end, compared_ends.get(key, 0), preserved_ends.get(key, 0)) for key, end in log_ends.items()}
 
@@ -153,14 +155,14 @@ def _partitions(restored: WrittenRestore, proof: Proof | None) -> Iterator[Resto
         for name, topic in ({} if proof is None else proof.topics).items()
         for partition in topic.partitions
     }
-    for chain in restored.plan.partitions:
+    for partition in restored.plan.partitions:
         yield RestoredPartition(
-            source=chain.source,
-            source_end=chain.end,
-            target=chain.target,
-            target_start=restored.starts[chain.target],
-            same_offsets=chain.target.topic in restored.same_offsets,
-            digest=digests.get(chain.target, ""),
+            source=partition.chain.source,
+            source_end=partition.chain.end,
+            target=partition.target,
+            target_start=restored.starts[partition.target],
+            same_offsets=partition.target.topic in restored.same_offsets,
+            digest=digests.get(partition.target, ""),
         )
 
 

@@ -139,7 +139,7 @@ def _replayed(tasks: Sequence[AnyRestoreTask]) -> set[TopicPartition]:
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
     """Brokers treat a move of a log's start as a deletion: check the right before the first record."""
     preserved = [task for task in tasks if isinstance(task, PreserveTask)]
-    moved = {task.partition.target.topic for task in preserved if log_start(task.partition) > task.target_start}
+    moved = {task.partition.target.topic for task in preserved if log_start(task.partition.chain) > task.target_start}
     if moved and (denied := admin.not_allowed(moved, DELETE)):
         raise KafkaNotAuthorized(
             f"the principal may not DELETE on {', '.join(denied)}. DELETE is needed to start the logs at the offsets "
@@ -150,7 +150,7 @@ def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask])
 
 def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
     preserved = (task for task in tasks if isinstance(task, PreserveTask))
-    return {task.partition.target: max(log_start(task.partition), task.target_start) for task in preserved}
+    return {task.partition.target: max(log_start(task.partition.chain), task.target_start) for task in preserved}
 
 
 def _failures(outcomes: Mapping[TopicPartition, WriteOutcome]) -> list[tuple[TopicPartition, OffsiteError]]:
@@ -288,18 +288,18 @@ def restore_tasks(
         if topic.preserve:
             tasks += [
                 PreserveTask(
-                    partition=partition.chain,
-                    target_start=starts[partition.chain.target],
+                    partition=preserved.partition,
+                    target_start=starts[preserved.partition.target],
                     making=making,
-                    direct=partition.way.direct,
+                    direct=preserved.way.direct,
                     careful=making > 1 or topic.target not in created,
                 )
-                for partition in topic.partitions
+                for preserved in topic.partitions
             ]
         else:
             tasks += [
-                RestoreTask(partition=chain, target_start=starts[chain.target], making=making)
-                for chain in translated.get(topic.target, ())
+                RestoreTask(partition=partition, target_start=starts[partition.target], making=making)
+                for partition in translated.get(topic.target, ())
             ]
     return tasks
 

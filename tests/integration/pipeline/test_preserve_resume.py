@@ -102,7 +102,7 @@ class Preserving:
         )
 
     def pieces(self) -> Iterable[LogPiece]:
-        return SourcePieces(self.task.partition, self.store).pieces()
+        return SourcePieces(self.task.partition.chain, self.store).pieces()
 
     def writer(self, attempt: WriteAttempt) -> PreservingWriter:
         return PreservingWriter(

@@ -12,8 +12,8 @@ from offsite.archives.export import task as export
 from offsite.archives.export.task import BackupRecordSource, ClusterRecordSource, ExportTask, RecordSource
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
-from offsite.log.range import Chunk, Hole, LogRange, TopicPartition
-from offsite.restore.write.plan import PartitionRestore
+from offsite.log.range import Chunk, Hole, LogRange
+from offsite.points.chain import PartitionChain
 from offsite.stores.open_store import open_store
 from tests.batches import chunk_of, make_control_batch
 from tests.tables import ORDERS, CountingStore, batch_of, commit_batches, new_table, transactional
@@ -50,12 +50,7 @@ def stored(store: CountingStore, batches: Sequence[bytes], log_range: LogRange) 
     backup = new_table(store)
     for some in (batches[:5], batches[5:]):
         state = commit_batches(backup, {ORDERS: some})
-    chain = PartitionRestore(
-        source=ORDERS,
-        target=TopicPartition(topic="orders", partition=0),
-        segments=tuple(state.segments[ORDERS]),
-        end=log_range.end,
-    )
+    chain = PartitionChain(source=ORDERS, segments=tuple(state.segments[ORDERS]), end=log_range.end)
     return ExportTask(range=log_range, estimated_bytes=1, chain=chain)
 
 

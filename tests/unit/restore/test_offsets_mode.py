@@ -9,7 +9,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_partitions, parse_renames
-from offsite.points.chain import select_chains
+from offsite.points.chain import PartitionChain, select_chains
 from offsite.points.point_in_time import point_in_time
 from offsite.repository.commit import Position
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
@@ -26,7 +26,7 @@ from offsite.restore.offsets import (
 )
 from offsite.restore.plan_report import offsets_notes
 from offsite.restore.request import RestoreRequest
-from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, plan_restore
+from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore
 from offsite.restore.write.preserve import PreserveTask
 from offsite.restore.write.translate import RestoreTask
 from offsite.restore.write_jobs import restore_tasks
@@ -130,7 +130,7 @@ def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:
 def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_with_a_warning_when_asked_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def find_slow(chain: PartitionRestore) -> SlowTransaction | None:
+    def find_slow(chain: PartitionChain) -> SlowTransaction | None:
         if chain.source.topic == "u":
             return None
         return SlowTransaction(producer_id=7, start=0, end=9, open_s=3600)
@@ -194,7 +194,7 @@ def test_an_emptied_partition_gets_a_task_only_where_offsets_are_kept() -> None:
     first, second = decided(state)
     targets = RestoreTargets(topic_ids=(), starts=tuple(starts.items()))
     tasks = restore_tasks(plan, [first, replace(second, preserve=False)], targets)
-    assert [(type(task), str(task.partition.target), task.partition.end) for task in tasks] == [
+    assert [(type(task), str(task.partition.target), task.partition.chain.end) for task in tasks] == [
         (PreserveTask, "t/0", 10),
         (PreserveTask, "t/1", 70),
         (RestoreTask, "u/0", 10),

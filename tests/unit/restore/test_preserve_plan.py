@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.log.range import TopicPartition
+from offsite.points.chain import PartitionChain
 from offsite.repository.segments.segment import Segment
 from offsite.restore.offsets import (
     BY_COORDINATOR,
@@ -21,9 +21,7 @@ SOURCE = partition("t", 0)
 
 
 def chain(*segments: Segment, end: int) -> PartitionRestore:
-    return PartitionRestore(
-        source=SOURCE, target=TopicPartition(topic="t", partition=0), segments=tuple(segments), end=end
-    )
+    return PartitionRestore.into("t", PartitionChain(source=SOURCE, segments=tuple(segments), end=end))
 
 
 def planned(*segments: Segment, end: int, way: ReplayWay = DIRECT, target_end: int = 0) -> PreservedPartition:

@@ -12,6 +12,7 @@ from offsite.engine.runner import Done, Failed
 from offsite.kafka.net.backoff import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import DamagedBatch, LeaderUnavailable, OffsiteError
+from offsite.points.chain import PartitionChain
 from offsite.restore.compare import partition as bundles_module
 from offsite.restore.compare.partition import (
     SMALL_BYTES,
@@ -23,7 +24,6 @@ from offsite.restore.compare.partition import (
     empty_proof,
     prove_bundle,
 )
-from offsite.restore.write.plan import PartitionRestore
 from tests.unit.restore.test_restore_plan import partition, segment
 
 ENDS: Any = SimpleNamespace(kafka=None)
@@ -42,8 +42,7 @@ class Leaders:
 def task(number: int, size_bytes: int = 1) -> ProofTask:
     source = partition("t", number)
     held = replace(segment(source, 0, 10), raw_bytes=size_bytes)
-    target = TopicPartition(topic="t", partition=number)
-    chain = PartitionRestore(source=source, target=target, segments=(held,), end=10)
+    chain = PartitionChain(source=source, segments=(held,), end=10)
     where = LogRange(topic="t", partition=number, start=0, end=10)
     return ProofTask(partition=chain, target=where, read_committed=False, offsets=True, compacted=False)
 

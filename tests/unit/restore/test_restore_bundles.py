@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.range import TopicPartition
+from offsite.points.chain import PartitionChain
 from offsite.restore.write.bundle import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
 from offsite.restore.write.plan import PartitionRestore
 from offsite.restore.write.translate import RestoreTask
@@ -15,9 +15,8 @@ from tests.unit.restore.test_restore_plan import partition, segment
 def task(number: int, size_bytes: int) -> RestoreTask:
     source = partition("t", number)
     held = replace(segment(source, 0, 10), raw_bytes=size_bytes)
-    target = TopicPartition(topic="t", partition=number)
-    chain = PartitionRestore(source=source, target=target, segments=(held,), end=10)
-    return RestoreTask(partition=chain, target_start=0)
+    chain = PartitionChain(source=source, segments=(held,), end=10)
+    return RestoreTask(partition=PartitionRestore.into("t", chain), target_start=0)
 
 
 def is_large(bundle: RestoreBundle) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
+from offsite.points.chain import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore import result as restore_proof
 from offsite.restore.compare.proof import Proof, ProvenPartition, ProvenTopic
@@ -30,8 +31,9 @@ class Ends:
 
 
 def restored(*, same_offsets: bool) -> WrittenRestore:
-    chain = PartitionRestore(source=PartitionId(topic="t", topic_id="", partition=0), target=KEY, segments=(), end=400)
-    plan = RestorePlan(backup="b", commit=1, topics=(), partitions=(chain,), skipped=(), holes=())
+    chain = PartitionChain(source=PartitionId(topic="t", topic_id="", partition=0), segments=(), end=400)
+    partition = PartitionRestore(chain=chain, target=KEY)
+    plan = RestorePlan(backup="b", commit=1, topics=(), partitions=(partition,), skipped=(), holes=())
     kept = frozenset({"t2"} if same_offsets else set())
     return WrittenRestore(plan=plan, starts={KEY: 0}, makings=(), read_committed=True, same_offsets=kept)
 

@@ -111,12 +111,12 @@ def expected_topics(
     """The topics after a restore by `plan`, with target partitions that began at `starts`. `same_offsets` are the
     target topics that keep the source's offsets."""
     chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
-    for chain in plan.partitions:
-        chains[chain.target.topic][chain.target.partition] = chain
+    for partition in plan.partitions:
+        chains[partition.target.topic][partition.target.partition] = partition.chain
     repartitions = {repartition.target: repartition for repartition in plan.repartitions}
     target_starts: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
-    for partition, start in starts.items():
-        target_starts[partition.topic][partition.partition] = start
+    for target, start in starts.items():
+        target_starts[target.topic][target.partition] = start
     return [
         ExpectedTopic(
             source=topic.source.topic,

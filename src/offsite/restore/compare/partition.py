@@ -381,4 +381,4 @@ def _proven(task: ProofTask, ends: ProofEnds) -> ProofOutcome:
 
 
 def _size_bytes(task: ProofTask) -> int:
-    return sum(segment.raw_bytes for segment in task.partition.segments)
+    return task.partition.raw_bytes

@@ -213,7 +213,7 @@ def _step(steps: RestoreSteps) -> WriteOutcome | None:
 
 
 def _size_bytes(task: AnyRestoreTask) -> int:
-    return sum(segment.raw_bytes for segment in task.partition.segments)
+    return task.partition.chain.raw_bytes
 
 
 def _dealt(numbers: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:

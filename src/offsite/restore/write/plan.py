@@ -53,23 +53,16 @@ class TopicRestore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRestore(PartitionChain):
+class PartitionRestore:
     """A chain, and the target partition of its records, in their order."""
 
+    chain: PartitionChain
     target: TopicPartition
 
     @classmethod
     def into(cls, topic: str, chain: PartitionChain) -> PartitionRestore:
         """The restore of `chain` into the partition of `topic` with the source's partition number."""
-        return cls(
-            source=chain.source,
-            segments=chain.segments,
-            end=chain.end,
-            until_ms=chain.until_ms,
-            left_out=chain.left_out,
-            hole_starts=chain.hole_starts,
-            target=TopicPartition(topic=topic, partition=chain.source.partition),
-        )
+        return cls(chain=chain, target=TopicPartition(topic=topic, partition=chain.source.partition))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +93,8 @@ class RestorePlan:
     @property
     def all_chains(self) -> tuple[PartitionChain, ...]:
         """The chains of all source partitions to read, alone or mixed."""
-        return (*self.partitions, *(source for repartition in self.repartitions for source in repartition.sources))
+        alone = (partition.chain for partition in self.partitions)
+        return (*alone, *(source for repartition in self.repartitions for source in repartition.sources))
 
     @property
     def by_target(self) -> Mapping[str, Sequence[PartitionRestore]]:

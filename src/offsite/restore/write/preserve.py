@@ -225,7 +225,7 @@ class _Chain:
     """The state of one restored partition."""
 
     def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt, lanes: Lanes | None) -> None:
-        self._plan, self._target = task.partition, task.partition.target
+        self._plan, self._target = task.partition.chain, task.partition.target
         self._task = task
         self._ends = ends
         self._attempt = attempt
@@ -243,7 +243,7 @@ class _Chain:
         if not attempt.is_first and (self._replays or self._has_gaps()):
             self._recover()  # from now on, a writer that wakes begins and ends no transaction
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
-        self._source = SourcePieces(task.partition, ends.store, target_end=task.target_start)
+        self._source = SourcePieces(self._plan, ends.store, target_end=task.target_start)
         self._passed: WrittenPieces | None = WrittenPieces()
         self._writer = PreservingWriter(
             self._router,

@@ -226,7 +226,7 @@ def translate_partition(
     beginning of this one, `TargetNotEmpty` when the target holds records of no attempt, and the errors of store and
     broker.
     """
-    router, chain = shared_router(ends.kafka), task.partition
+    router, chain = shared_router(ends.kafka), task.partition.chain
     with attempt.judged():
         attempt.guard()  # the attempt may have begun long ago
         view = SourceView(chain, ends.store, read_committed=ends.read_committed)
@@ -244,7 +244,7 @@ def translate_partition(
         ends.layout.put_map(ends.records, chain.source, built, making=task.making)
     return RestoreReceipt(
         source=chain.source,
-        target=chain.target,
+        target=task.partition.target,
         records=writer.records,
         resumed_records=writer.resumed_records,
         invisible_records=view.invisible_records,
