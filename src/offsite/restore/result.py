@@ -7,28 +7,29 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offsite.engine.runner import OnProgress, Runner
 from offsite.groups.run import AppliedGroups
-from offsite.kafka.admin import ClusterAdmin
-from offsite.log.range import TopicPartition
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
-from offsite.reports.point_report import ConsistencyReport, HoleReport
-from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
+from offsite.reports.point_report import (
+    ConsistencyReport,
+    HoleReport,
+    expected_deletions,
+    hole_reports,
+    report_consistency,
+)
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.cluster_settings import AppliedMetadata
-from offsite.restore.compare.expected import expected_topics
-from offsite.restore.compare.partition import ProofEnds
-from offsite.restore.compare.proof import Proof, ProofFinding, UncomparedPartition, prove
-from offsite.restore.compare.target import RestoredMaps
-from offsite.restore.offsets import OffsetsVerdict
-from offsite.restore.write.plan import RestorePlan
-from offsite.stores.store import Store
+from offsite.restore.compare.proof import Proof, ProofFinding, UncomparedPartition
+from offsite.restore.plan import PlannedRestore, newer_commit
+from offsite.restore.point_report import holes_within, incarnations_of
+from offsite.restore.preflight import AT_ONCE
+from offsite.restore.write.attempt import RestoreReceipt
+from offsite.restore.write.plan import RestorePlan, TopicRestore
+from offsite.restore.write.repartition import RepartitionReceipt
 
 _NAMED_MAX = 12
 """Topics in one sentence."""
@@ -36,134 +37,6 @@ _TEXT_MAX = 120
 """Characters of an option's value in one sentence."""
 _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
 """Fields of a request that end partitions before the end of the commit, and their options."""
-
-
-def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
-    """The plan with the real chains of preserved topics: empty partitions have bounds as well."""
-    preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
-    translated = (partition for partition in plan.partitions if partition.target.topic not in preserved)
-    return replace(
-        plan,
-        partitions=(*translated, *(kept.partition for partitions in preserved.values() for kept in partitions)),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRestore:
-    """A restore as written: all of `plan`, into target partitions that began at `starts`; `makings`: how often target
-    topics were made; `same_offsets`: target topics with records at the offsets of the source. `read_committed`: without
-    aborted records."""
-
-    plan: RestorePlan
-    starts: Mapping[TopicPartition, int]
-    makings: tuple[tuple[str, int], ...]
-    read_committed: bool
-    same_offsets: frozenset[str]
-
-    def maps(self, store: Store, layout: RestoreLayout) -> RestoredMaps:
-        """The offset maps of the written records, in `store`."""
-        return RestoredMaps(store=store, layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
-
-
-def prove_restore(
-    restored: WrittenRestore,
-    *,
-    ends: ProofEnds,
-    admin: ClusterAdmin,
-    runner: Runner,
-    on_progress: OnProgress | None = None,
-) -> Proof:
-    """The proof of a restore: read all of it back and compare, including the offset maps named in `ends`. No record may
-    have been added during the proof. Raises the errors of `prove`."""
-    written = admin.end_offsets(restored.starts)
-    expected = expected_topics(
-        restored.plan,
-        starts=restored.starts,
-        read_committed=restored.read_committed,
-        same_offsets=restored.same_offsets,
-    )
-    proof = prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
-    with_findings = {(finding.topic, finding.partition) for finding in proof.findings}
-    now = admin.end_offsets(restored.starts)
-    grown = tuple(
-        e for e in _grown(restored, _ends(restored, written, proof), now) if (e.topic, e.partition) not in with_findings
-    )
-    return replace(proof, verified=False if grown else proof.verified, findings=(*proof.findings, *grown))
-
-
-def _ends(
-    restored: WrittenRestore, log_ends: Mapping[TopicPartition, int], proof: Proof
-) -> Mapping[TopicPartition, int]:
-    """The ends of the partitions before the comparison: at least the end of the records found by the comparison, even
-    if a leader did not know its end yet and answered a lower one."""
-    compared_ends = {
-        TopicPartition(topic=name, partition=partition.partition): partition.target_end
-        for name, topic in proof.topics.items()
-        for partition in topic.partitions
-    }
-    preserved_ends = {
-        partition.target: partition.chain.end
-        for partition in restored.plan.partitions
-        if partition.target.topic in restored.same_offsets
-    }
-    return {key: max(end, compared_ends.get(key, 0), preserved_ends.get(key, 0)) for key, end in log_ends.items()}
-
-
-def _grown(
-    restored: WrittenRestore, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
-) -> Iterator[ProofFinding]:
-    """A lower end than before says nothing: the records up to the earlier end were read."""
-    sources = {topic.target: topic.source.topic for topic in restored.plan.topics}
-    for target, end in before.items():
-        if now[target] > end:
-            yield ProofFinding(
-                source=sources.get(target.topic, target.topic),
-                topic=target.topic,
-                partition=target.partition,
-                kind="extra",
-                fields=(),
-                source_offset=-1,
-                target_offset=end,
-                records=now[target] - end,
-                detail=f"it grew from offset {end} to {now[target]} during the comparison: other clients write to it",
-            )
-
-
-def restore_outcome(restored: WrittenRestore, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
-    """The outcome of a restore to record at its end, for later comparisons."""
-    return RestoreOutcome(
-        records=records,
-        size_bytes=size_bytes,
-        verified=None if proof is None else proof.verified,
-        findings=() if proof is None else tuple(f"{finding.where}: {finding.what}" for finding in proof.findings),
-        partitions=tuple(_partitions(restored, proof)),
-        repartitioned=tuple(
-            RepartitionedTopic(
-                target=repartition.target,
-                partitions=repartition.partitions,
-                keyless_in_turn=repartition.keyless_in_turn,
-                sources=tuple((chain.source, chain.end) for chain in repartition.sources),
-            )
-            for repartition in restored.plan.repartitions
-        ),
-    )
-
-
-def _partitions(restored: WrittenRestore, proof: Proof | None) -> Iterator[RestoredPartition]:
-    digests = {
-        TopicPartition(topic=name, partition=partition.partition): partition.digest
-        for name, topic in ({} if proof is None else proof.topics).items()
-        for partition in topic.partitions
-    }
-    for partition in restored.plan.partitions:
-        yield RestoredPartition(
-            source=partition.chain.source,
-            source_end=partition.chain.end,
-            target=partition.target,
-            target_start=restored.starts[partition.target],
-            same_offsets=partition.target.topic in restored.same_offsets,
-            digest=digests.get(partition.target, ""),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,3 +182,68 @@ def _topics(result: RestoreResult) -> str:
     ]
     more = f" and {len(names) - _NAMED_MAX:,} more topics" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
+
+
+def _counted(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
+    left_out = tuple(
+        (topic_settings.topic, omitted)
+        for topic_settings in prepared.record.settings
+        for omitted in topic_settings.left_out
+    )
+    within = holes_within(prepared.plan, prepared.point.commit)
+    holes = hole_reports(within)
+    return RestoreResult(
+        restore=prepared.record.restore,
+        backup=prepared.plan.backup,
+        commit=prepared.plan.commit,
+        offsets=prepared.record.offsets,
+        isolation=prepared.record.isolation,
+        resumed=prepared.resumes,
+        records=sum(receipt.records for receipt in receipts),
+        bytes=sum(receipt.bytes for receipt in receipts),
+        topics={topic.target: _topic(topic, receipts, prepared.record) for topic in prepared.plan.topics},
+        skipped=prepared.plan.skipped,
+        held_back=tuple(
+            (topic, omitted.setting, omitted.value) for topic, omitted in left_out if omitted.reason == AT_ONCE
+        ),
+        left_out=tuple(
+            (topic, omitted.setting, omitted.reason) for topic, omitted in left_out if omitted.reason != AT_ONCE
+        ),
+        holes=len(holes),
+        verified=None if proof is None else proof.verified,
+        findings=() if proof is None else proof.findings,
+        compared_records=None if proof is None else proof.records,
+        uncompared=() if proof is None else proof.uncompared,
+        lacking=holes,
+        incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
+        newer_commit=newer_commit(prepared),
+        consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
+        expected_deletions=len(expected_deletions(within)),
+    )
+
+
+def restore_result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
+    """The result of a restore as written and compared, before cluster settings and groups."""
+    result = _counted(prepared, receipts, proof)
+    if result.records:
+        return result
+    invisible = sum(topic.invisible_records for topic in result.topics.values())
+    excluded = excluded_records(prepared.point, prepared.plan, prepared.record, invisible_records=invisible)
+    result = replace(result, excluded=excluded)
+    return replace(result, problem=describe_nothing_restored(result))
+
+
+def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:
+    topic_receipts = [receipt for receipt in receipts if receipt.target.topic == topic.target]
+    return RestoredTopic(
+        source=topic.source.topic,
+        partitions=topic.partitions,
+        same_offsets=topic.target in record.preserved,
+        records=sum(receipt.records for receipt in topic_receipts),
+        bytes=sum(receipt.bytes for receipt in topic_receipts),
+        invisible_records=sum(receipt.invisible_records for receipt in topic_receipts),
+        undecided_transactions=sum(receipt.undecided for receipt in topic_receipts),
+    )
+
+
+AnyReceipt = RestoreReceipt | RepartitionReceipt

@@ -9,10 +9,12 @@ written again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+from offsite.engine.runner import Runner
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.producer import new_producer
 from offsite.kafka.protocol.metadata import NewTopic, TopicMetadata
@@ -277,13 +279,22 @@ def find_filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]
     return {partition.topic for partition in partitions if starts[partition] != ends[partition]}
 
 
-def delete_lost_topics(  # noqa: PLR0913  # what to delete, and whom to ask
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreSite:
+    """What a process that holds a restore works with: the `ends` of the copy, the target cluster, who runs the tasks,
+    and the lease."""
+
+    ends: RestoreEnds
+    cluster: Cluster
+    runner: Runner
+    lease: RestoreLease
+
+
+def delete_lost_topics(
     topics: Collection[str],
     partitions: Iterable[TopicPartition],
+    site: RestoreSite,
     *,
-    ends: RestoreEnds,
-    admin: ClusterAdmin,
-    lease: RestoreLease,
     replayed: Collection[TopicPartition] = (),
 ) -> None:
     """Delete `topics`, after their open transactions: a later marker would reach the new topic. `partitions` are all
@@ -292,21 +303,21 @@ def delete_lost_topics(  # noqa: PLR0913  # what to delete, and whom to ask
     Raises `RestoreTakenOver`, and `TargetNotEmpty` when another producer wrote into one of the topics, before anything
     is touched.
     """
-    router = shared_router(ends.kafka)
+    router = shared_router(site.ends.kafka)
     concerned = [partition for partition in partitions if partition.topic in topics]
     transactions = {
-        partition: PartitionTransactions(router, partition, prefix=transaction_prefix(ends.layout, partition))
+        partition: PartitionTransactions(router, partition, prefix=transaction_prefix(site.ends.layout, partition))
         for partition in concerned
         if partition in replayed
     }
-    lease.check()
-    _check_all_is_ours(router, concerned, transactions, ends=ends, admin=admin)
+    site.lease.check()
+    _check_all_is_ours(router, concerned, transactions, ends=site.ends, admin=site.cluster.admin)
     for topic in sorted(topics):
         warned("remake", why="its contents cannot be continued: the topic is deleted and written again", topic=topic)
     for partition_transactions in transactions.values():
         partition_transactions.abandon()
-    lease.check()
-    admin.delete_topics(sorted(topics))
+    site.lease.check()
+    site.cluster.admin.delete_topics(sorted(topics))
     for target in concerned:
         router.forget(target)
 

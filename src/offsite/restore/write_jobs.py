@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from offsite.engine.bundles import run_bundles
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
@@ -28,10 +28,10 @@ from offsite.model.errors import (
 from offsite.model.names import amount, named
 from offsite.model.topic_choices import PartitionCounts
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
-from offsite.restore.lease import RestoreLease
 from offsite.restore.offsets import OffsetsVerdict
 from offsite.restore.target_topics import (
     REMAKES_MAX,
+    RestoreSite,
     check_nothing_lost,
     create_topics,
     delete_lost_topics,
@@ -56,38 +56,38 @@ from offsite.restore.write.translate import RestoreTask
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
+ReceiptT = TypeVar("ReceiptT")
 WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[WriteOutcome, ...]]
 _NAMED_MAX = 5
 """Topics in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenChains:
-    """Result of the copying. `targets` are the target topics as made last."""
+class Written(Generic[ReceiptT]):
+    """Result of the writing. `targets` are the target topics as made last."""
 
     targets: RestoreTargets
-    receipts: Sequence[RestoreReceipt]
+    receipts: Sequence[ReceiptT]
 
 
-def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
+def write_chains(
     plan: RestorePlan,
     offsets: Sequence[OffsetsVerdict],
     record: RestoreRecord,
+    site: RestoreSite,
     *,
-    ends: RestoreEnds,
-    admin: ClusterAdmin,
-    runner: Runner,
-    lease: RestoreLease,
     on_progress: OnProgress | None,
-) -> WrittenChains:
+) -> Written[RestoreReceipt]:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
     could not be written: all other partitions are complete. Raises `KafkaNotAuthorized` before the first record."""
+    ends, admin = site.ends, site.cluster.admin
     write = partial(write_bundle, ends=ends)
+    show = site.lease.watch_progress(on_progress)
     outcomes: dict[TopicPartition, WriteOutcome] = {}
     lost: set[str] = set()
     tasks: Sequence[AnyRestoreTask] = ()
     names = [topic.target for topic in plan.topics]
-    remake = partial(delete_lost_topics, ends=ends, admin=admin, lease=lease)
+    remake = partial(delete_lost_topics, site=site)
     for remaining in range(REMAKES_MAX, -1, -1):
         # 1. Make missing topics; a remade topic that is not empty is made again.
         create_topics(admin, record.settings)
@@ -102,14 +102,14 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         # 3. Write the missing partitions, schemas first.
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in order_schemas_first(missing, plan):
-            outcomes |= _written_together(wave, write, runner=runner, on_progress=lease.watch_progress(on_progress))
+            outcomes |= _written_together(wave, write, runner=site.runner, on_progress=show)
         # 4. Delete topics that cannot be continued, and begin them again.
         lost = find_lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
         remake(lost, _written(tasks), replayed=_replayed(tasks))
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
-    return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
+    return Written(targets=targets, receipts=_receipts(tasks, outcomes))
 
 
 def _written_together(
@@ -212,42 +212,33 @@ def repartition_notes(plan: RestorePlan, counts: PartitionCounts) -> tuple[str, 
     return (f"--repartition leaves {note}{batches if counts.batch_bytes is not None else ''}",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRepartitions:
-    """Result of the writing. `targets` are the target topics as made last."""
-
-    targets: RestoreTargets
-    receipts: Sequence[RepartitionReceipt]
-
-
-def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does it
+def write_repartitions(
     repartitions: Sequence[Repartition],
     targets: RestoreTargets,
     record: RestoreRecord,
+    site: RestoreSite,
     *,
-    ends: RestoreEnds,
-    admin: ClusterAdmin,
-    runner: Runner,
-    lease: RestoreLease,
     on_progress: OnProgress | None,
-) -> WrittenRepartitions:
+) -> Written[RepartitionReceipt]:
     """Bring every target partition to its end; may run again after a crash.
 
     Raises `PartitionsFailed` when several topics could not be written, or the error of the only failed topic.
     """
+    ends, admin = site.ends, site.cluster.admin
     write = partial(repartition_topic, ends=ends)
+    show = site.lease.watch_progress(on_progress)
     results: dict[RepartitionTask, _Outcome] = {}
     missing = [task for repartition in repartitions for task in repartition_tasks(repartition, dict(targets.starts))]
     for remaining in range(REMAKES_MAX, -1, -1):
         if not missing:
             break
         with job_named(f"repartition: {amount(len(missing), 'target partition')}"):
-            outcomes = runner.run_all(missing, write, on_progress=lease.watch_progress(on_progress))
+            outcomes = site.runner.run_all(missing, write, on_progress=show)
         results |= zip(missing, outcomes, strict=True)
         lost = find_lost_topics(_failed_repartitions(results), created=record.created)
         if not lost or not remaining:
             break
-        delete_lost_topics(lost, dict(targets.starts), ends=ends, admin=admin, lease=lease)
+        delete_lost_topics(lost, dict(targets.starts), site)
         create_topics(admin, record.settings)
         names = [target for _, target in record.topics]
         targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
@@ -256,7 +247,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
         missing = [task for repartition in again for task in repartition_tasks(repartition, dict(targets.starts))]
     _raise_failures(list(results), list(results.values()))
     receipts = [receipt for outcome in results.values() if isinstance(outcome, Done) for receipt in outcome.value]
-    return WrittenRepartitions(targets=targets, receipts=receipts)
+    return Written(targets=targets, receipts=receipts)
 
 
 def _failed_repartitions(results: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:

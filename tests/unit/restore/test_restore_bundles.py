@@ -20,7 +20,7 @@ def task(number: int, size_bytes: int) -> RestoreTask:
 
 
 def is_large(bundle: RestoreBundle) -> bool:
-    return any(segment.raw_bytes >= SMALL_BYTES for each in bundle.tasks for segment in each.partition.segments)
+    return any(segment.raw_bytes >= SMALL_BYTES for each in bundle.tasks for segment in each.partition.chain.segments)
 
 
 @given(st.lists(st.sampled_from([1, SMALL_BYTES - 1, SMALL_BYTES, 10**9]), max_size=300), st.integers(1, 16))

@@ -11,9 +11,9 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.points.chain import PartitionChain
 from offsite.repository.commit import PartitionId
-from offsite.restore import result as restore_proof
+from offsite.restore import run as restore_proof
 from offsite.restore.compare.proof import Proof, ProvenPartition, ProvenTopic
-from offsite.restore.result import WrittenRestore, prove_restore
+from offsite.restore.run import WrittenRestore, prove_restore
 from offsite.restore.write.plan import PartitionRestore, RestorePlan
 
 KEY = TopicPartition(topic="t2", partition=0)

@@ -50,7 +50,7 @@ def test_a_count_for_all_topics_leaves_schemas_in_their_one_partition() -> None:
 def test_schemas_in_use_are_left_out_of_the_plan_with_all_that_belongs_to_them() -> None:
     left = without_live_schemas(plan(), parse_selection(["*"]), [IN_USE_THERE], None)
     assert names(left) == ["a", "z"]
-    assert {each.source.topic for each in left.partitions} == {"a", "z"}
+    assert {each.chain.source.topic for each in left.partitions} == {"a", "z"}
     assert left.skipped == ((REGISTRY, IN_USE),)
 
 

@@ -52,10 +52,10 @@ def test_a_backup_is_cut_as_the_planner_cuts_it(sizes: list[tuple[int, int]], sl
 @pytest.mark.parametrize("slots", [2, 16])
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_a_restore_and_its_proof_are_dealt_out_as_the_planners_do_it(sizes: list[tuple[int, int]], slots: int) -> None:
-    chains = [_Chain.of(size) for size in _each(sizes)]
+    tasks = [_Task(_Chain(size)) for size in _each(sizes)]
 
-    restore = restore_bundled(chains, slots=slots)  # type: ignore[arg-type]  # they look at sizes alone
-    proof = proof_bundled(chains, slots=slots)  # type: ignore[arg-type]
+    restore = restore_bundled(tasks, slots=slots)  # type: ignore[arg-type]  # they look at sizes alone
+    proof = proof_bundled(tasks, slots=slots)  # type: ignore[arg-type]
 
     found = restore_tasks(sizes, slots=slots)
     assert _counted(found) == Counter(len(each.tasks) for each in restore)
@@ -89,27 +89,22 @@ def test_trains_are_the_tasks_that_they_are_made_of() -> None:
 
 
 @dataclass(frozen=True)
-class _Segment:
+class _Chain:
     raw_bytes: int
 
+    @property
+    def chain(self) -> _Chain:
+        return self
+
 
 @dataclass(frozen=True)
-class _Partition:
-    segments: tuple[_Segment, ...]
-
-
-@dataclass(frozen=True)
-class _Chain:
-    partition: _Partition
-
-    @classmethod
-    def of(cls, size: int) -> _Chain:
-        return cls(_Partition((_Segment(size),)))
+class _Task:
+    partition: _Chain
 
 
 def _size(task: object) -> int:
-    assert isinstance(task, _Chain)
-    return task.partition.segments[0].raw_bytes
+    assert isinstance(task, _Task)
+    return task.partition.raw_bytes
 
 
 def _each(sizes: list[tuple[int, int]]) -> Sequence[int]:
