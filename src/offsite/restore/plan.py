@@ -12,7 +12,7 @@ from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, Ta
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.model.selection import GroupPatterns, TopicSelection
-from offsite.points.chain import select_chains
+from offsite.points.chain import SelectedChains, select_chains
 from offsite.points.point_in_time import PointInTime
 from offsite.points.restore_point import FixedPoint, find_commit, find_point
 from offsite.points.source_view import check_left_out, check_readable
@@ -28,6 +28,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
     without_last_steps,
 )
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.restore.groups_outlook import GroupOutlook, foresee_groups
 from offsite.restore.offsets import (
@@ -90,58 +91,24 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """
     if request.records is not None:
         backup = backup.with_records_at(open_store(request.records))
-    cluster_id = admin.cluster().cluster_id
-    with writing_records(backup):  # reading a store's time writes an object
-        now_ms = backup.record_store.now_ms()
-    # 1. An unfinished restore of the same request fixes the restore point.
-    unfinished = _unfinished(backup, admin, request, cluster_id)
-    backup = backup.for_reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
-    check_to_read(backup, accept_rollback=request.accept_rollback)
-    fixed = FixedPoint.of_restore(unfinished) if unfinished else None
-    point = find_point(backup, request, fixed, cut=request.cut)
-    check_groups(point.state, request.groups)
-    # 2. Chains to read, and the target topics that exist.
+    situation = _Situation.read(backup, admin, request)
+    backup, unfinished = situation.backup, situation.unfinished
+    point = situation.point()
+    # 1. Chains to read, and the target topics that exist.
     selected = select_chains(point, request.selection).copyable()
     check_left_out(selected.chains, backup.store)
     names = target_names(selected, request.renames)
-    existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
-    plan = plan_restore(
-        selected,
-        renames=request.renames,
-        existing={target.topic for target in existing},
-        counts=request.repartition,
-    )
-    check_readable(plan.all_chains, backup.store)
-    if backup.descriptor.cluster_id == cluster_id:
-        plan = without_live_schemas(plan, request.selection, existing, unfinished)
-    # 3. Topics that keep their offsets.
-    way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR
-    open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
-    offsets = decide_offsets(
-        plan,
-        point,
-        request,
-        existing=existing,
-        unfinished=unfinished,
-        find_slow=partial(slow_transaction, store=backup.store, open_max_s=open_max_s, way=way),
-        cannot_replay=admin.cannot_replay(),
-        way=way,
-    )
-    # 4. Settings of the cluster and of the target topics; raises all problems at once.
+    existing = [] if unfinished else read_targets(admin, names.values(), now_ms=situation.now_ms)
+    plan = situation.plan(selected, existing)
+    # 2. Topics that keep their offsets.
+    offsets = situation.offsets(plan, point, existing)
+    # 3. Settings of the cluster and of the target topics; raises all problems at once.
     metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
-    target_facts = read_circumstances(admin, request, now_ms=now_ms)
-    try:
-        settings = () if unfinished else check_settings(admin, plan.topics, existing, target_facts, also=unset)
-    except (TargetNotEmpty, RestoreRefused) as error:
-        raise _with_way_on(backup, cluster_id, existing, error) from error
-    # 5. The record, with the original settings that other unfinished restores have set aside.
-    asides = [
-        aside
-        for aside in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
-        if aside.record.cluster_id == cluster_id
-    ]
+    settings = situation.settings(plan, existing, unset)
+    # 4. The record, with the original settings that other unfinished restores have set aside.
+    asides = situation.asides()
     record = unfinished or replace(
-        _new_record(request, plan, cluster_id, point, now_ms=now_ms),
+        situation.new_record(plan, point),
         settings=with_originals(settings, existing, asides),
         preserved=tuple(sorted(verdict.target for verdict in offsets if verdict.preserve)),
     )
@@ -154,9 +121,107 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         metadata=metadata,
         offsets=offsets,
         request=request,
-        unfinished=tuple(asides),
+        unfinished=asides,
         outlook=foresee_groups(backup, record, plan, request.groups),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Situation:
+    """What a restore is planned on: the backup, the target cluster `cluster_id`, and the `unfinished` restore of the
+    same request to continue, whose restore point is fixed."""
+
+    backup: Backup
+    admin: ClusterAdmin
+    request: RestoreRequest
+    cluster_id: str
+    now_ms: int
+    unfinished: RestoreRecord | None
+
+    @classmethod
+    def read(cls, backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> _Situation:
+        cluster_id = admin.cluster().cluster_id
+        with writing_records(backup):  # reading a store's time writes an object
+            now_ms = backup.record_store.now_ms()
+        unfinished = _unfinished(backup, admin, request, cluster_id)
+        is_named = request.is_named or unfinished is not None
+        return cls(
+            backup=backup.for_reading(is_named=is_named, as_of=request.as_of_head),
+            admin=admin,
+            request=request,
+            cluster_id=cluster_id,
+            now_ms=now_ms,
+            unfinished=unfinished,
+        )
+
+    def point(self) -> PointInTime:
+        check_to_read(self.backup, accept_rollback=self.request.accept_rollback)
+        fixed = FixedPoint.of_restore(self.unfinished) if self.unfinished else None
+        point = find_point(self.backup, self.request, fixed, cut=self.request.cut)
+        check_groups(point.state, self.request.groups)
+        return point
+
+    def plan(self, selected: SelectedChains, existing: Sequence[TargetTopic]) -> RestorePlan:
+        plan = plan_restore(
+            selected,
+            renames=self.request.renames,
+            existing={target.topic for target in existing},
+            counts=self.request.repartition,
+        )
+        check_readable(plan.all_chains, self.backup.store)
+        if self.backup.descriptor.cluster_id != self.cluster_id:
+            return plan
+        return without_live_schemas(plan, self.request.selection, existing, self.unfinished)
+
+    def offsets(
+        self, plan: RestorePlan, point: PointInTime, existing: Sequence[TargetTopic]
+    ) -> tuple[OffsetsVerdict, ...]:
+        way = DIRECT if self.admin.may_write_outcomes() else BY_COORDINATOR
+        open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
+        return decide_offsets(
+            plan,
+            point,
+            self.request,
+            existing=existing,
+            unfinished=self.unfinished,
+            find_slow=partial(slow_transaction, store=self.backup.store, open_max_s=open_max_s, way=way),
+            cannot_replay=self.admin.cannot_replay(),
+            way=way,
+        )
+
+    def settings(
+        self, plan: RestorePlan, existing: Sequence[TargetTopic], unset: Sequence[OffsiteError]
+    ) -> tuple[TargetTopicSettings, ...]:
+        """The settings of the target topics. Raises all problems as one error, including the `unset` settings of the
+        cluster."""
+        if self.unfinished:
+            return ()
+        circumstances = read_circumstances(self.admin, self.request, now_ms=self.now_ms)
+        try:
+            return check_settings(self.admin, plan.topics, existing, circumstances, also=unset)
+        except (TargetNotEmpty, RestoreRefused) as error:
+            raise _with_way_on(self.backup, self.cluster_id, existing, error) from error
+
+    def asides(self) -> tuple[UnfinishedRestore, ...]:
+        """Further unfinished restores into this cluster, with the settings that they have set aside."""
+        unfinished = unfinished_asides(self.backup, but=self.unfinished.restore if self.unfinished else "")
+        return tuple(aside for aside in unfinished if aside.record.cluster_id == self.cluster_id)
+
+    def new_record(self, plan: RestorePlan, point: PointInTime) -> RestoreRecord:
+        return RestoreRecord(
+            restore=dated_id(self.now_ms),
+            commit=plan.commit,
+            cluster_id=self.cluster_id,
+            request=encode_request(self.request),
+            isolation=str(self.request.isolation),
+            offsets=str(self.request.offsets),
+            created_at_ms=self.now_ms,
+            topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
+            created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
+            until_ms=point.until_ms,
+            cut=point.cut.choice,
+            incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
+        )
 
 
 def newer_commit(prepared: PlannedRestore) -> int | None:
@@ -254,25 +319,6 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
         return True
     decided("begins_anew", why="none of its target topics exists now", restore=record.restore)
     return False
-
-
-def _new_record(
-    request: RestoreRequest, plan: RestorePlan, cluster_id: str, point: PointInTime, *, now_ms: int
-) -> RestoreRecord:
-    return RestoreRecord(
-        restore=dated_id(now_ms),
-        commit=plan.commit,
-        cluster_id=cluster_id,
-        request=encode_request(request),
-        isolation=str(request.isolation),
-        offsets=str(request.offsets),
-        created_at_ms=now_ms,
-        topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
-        created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
-        until_ms=point.until_ms,
-        cut=point.cut.choice,
-        incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
-    )
 
 
 def without_live_schemas(
