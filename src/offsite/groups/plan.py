@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, TranslatedOffsets
@@ -24,9 +23,13 @@ IDLE_STATES = frozenset({"", "Empty", "Dead"})
 """States of groups without members; empty for a group unknown to the target."""
 
 
-class OffsetMove(NamedTuple):
-    """One row: the source's offset, the target's offset now (-1: none), and the new offset (-1: impossible)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOffset:
+    """One offset of a plan. `current` -1: the group has none now. `new` -1: the offset will not be set. `how`: one of
+    `translation.MATCHES`."""
 
+    topic: str
+    target: str
     partition: int
     source: int
     current: int
@@ -44,11 +47,19 @@ class TopicMove:
     changes: TopicOffsets
     before: TopicOffsets
 
-    def rows(self) -> Iterator[OffsetMove]:
+    def rows(self) -> Iterator[PlannedOffset]:
         current, moved = self.current.by_partition(), self.translated
         for row, new, match in zip(moved.source, moved.offsets, moved.matches, strict=True):
             now = current.get(row.partition, NO_OFFSET)
-            yield OffsetMove(row.partition, row.offset, now, new, MATCHES[match])
+            yield PlannedOffset(
+                topic=moved.source.topic,
+                target=moved.target,
+                partition=row.partition,
+                source=row.offset,
+                current=now,
+                new=new,
+                how=MATCHES[match],
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

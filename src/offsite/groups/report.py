@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
-from offsite.groups.plan import GroupCounts, GroupMove
+from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
@@ -66,20 +66,6 @@ class ShownGroups:
             replace(group, topics=tuple(replace(topic, metadata={}) for topic in group.topics)) for group in self.groups
         )
         return replace(self, groups=tuple(groups))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedOffset:
-    """One offset of a plan. `current` -1: the group has none now. `new` -1: the offset will not be set. `how`: one of
-    `translation.MATCHES`."""
-
-    topic: str
-    target: str
-    partition: int
-    source: int
-    current: int
-    new: int
-    how: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,17 +153,5 @@ def _lags(topic: TopicOffsets, ends: BackupState) -> Iterator[int]:
 
 
 def _planned(group: GroupMove) -> PlannedGroup:
-    offsets = tuple(
-        PlannedOffset(
-            topic=topic.translated.source.topic,
-            target=topic.translated.target,
-            partition=row.partition,
-            source=row.source,
-            current=row.current,
-            new=row.new,
-            how=row.how,
-        )
-        for topic in group.topics
-        for row in topic.rows()
-    )
+    offsets = tuple(offset for topic in group.topics for offset in topic.rows())
     return PlannedGroup(group=group.group, kind=group.kind, active=group.is_active, offsets=offsets)

@@ -28,10 +28,11 @@ _CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCut:
-    """The part of one partition that a point takes, when the commit holds the partition to `commit_end`: all records of
-    `whole_segments`, all, some or no records of `edge_segments`, and no records of `left_out_segments`."""
+    """A partition that a point takes up to `end` instead of `commit_end`. Of its segments, `whole_segments` are taken
+    unchanged, `edge_segments` in part (their records are examined), `left_out_segments` not at all."""
 
-    partition: PartitionId
+    topic: str
+    partition: int
     end: int
     commit_end: int
     whole_segments: int
@@ -58,6 +59,10 @@ class PointInTime:
         cuts = (self._cut(partition) for partition in sorted(self.commit.segments))
         return tuple(cut for cut in cuts if cut.edge_segments or cut.left_out_segments)
 
+    def incarnations_of(self, topics: Collection[str]) -> tuple[IncarnationSummary, ...]:
+        """The incarnations of those `topics` that were deleted and recreated: the selected one, and the rest."""
+        return tuple(incarnation for incarnation in self.incarnations if incarnation.topic in topics)
+
     def _cut(self, partition: PartitionId) -> PartitionCut:
         position = self.state.positions[partition]
         segments = self.state.segments.get(partition, ())
@@ -66,7 +71,8 @@ class PointInTime:
             position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in segments
         )
         return PartitionCut(
-            partition=partition,
+            topic=partition.topic,
+            partition=partition.partition,
             end=position.end,
             commit_end=commit_end,
             whole_segments=len(segments) - edges,

@@ -28,7 +28,6 @@ from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put
 from offsite.repository.restores.record import RestoreRecord, try_unfinished_restores
 from offsite.restore.drill_report import DrilledTopic, DrillReport
 from offsite.restore.plan import PlannedRestore, prepare_restore
-from offsite.restore.point_report import holes_within
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
@@ -178,7 +177,7 @@ class Drill:
         )
 
     def _note_plan(self, prepared: PlannedRestore) -> None:
-        holes = hole_reports(holes_within(prepared.plan, prepared.point.commit))
+        holes = hole_reports(prepared.plan.holes_within(prepared.point.commit))
         self._report = replace(
             self._report,
             commit=prepared.plan.commit,

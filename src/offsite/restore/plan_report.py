@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.options import OffsetsMode
+from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
+from offsite.points.point_in_time import PartitionCut, PointInTime
 from offsite.reports.point_report import (
     ConsistencyReport,
     HoleReport,
@@ -26,8 +29,8 @@ from offsite.restore.offsets import (
     describe_slow_transaction,
 )
 from offsite.restore.plan import PlannedRestore, newer_commit
-from offsite.restore.point_report import CutReport, holes_within, incarnations_of, point_notes, report_cuts
 from offsite.restore.target_topics import THE_DEFAULT
+from offsite.restore.write.plan import RestorePlan
 from offsite.restore.write_jobs import repartition_notes
 from offsite.stores.wrapped_store import uses_own_clock
 
@@ -86,7 +89,7 @@ class RestorePlanReport:
     notes: tuple[str, ...]
     metadata: MetadataPlan
     until_ms: int | None
-    cuts: tuple[CutReport, ...]
+    cuts: tuple[PartitionCut, ...]
     lacking: tuple[HoleReport, ...]
     consistency: ConsistencyReport
     incarnations: tuple[IncarnationSummary, ...] = ()
@@ -98,7 +101,7 @@ class RestorePlanReport:
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
     """The report of the actions of `prepared`, with notes for a person before the start."""
     record, plan = prepared.record, prepared.plan
-    within = holes_within(plan, prepared.point.commit)
+    within = plan.holes_within(prepared.point.commit)
     offsets = {verdict.target: verdict for verdict in prepared.offsets}
     decided = {settings.topic: settings for settings in record.settings}
     return RestorePlanReport(
@@ -131,13 +134,13 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         notes=tuple(_notes(prepared)),
         metadata=prepared.metadata,
         until_ms=prepared.point.until_ms,
-        cuts=report_cuts(prepared.point, plan),
+        cuts=tuple(cut for cut in prepared.point.cuts() if cut.topic in plan.source_names),
         lacking=hole_reports(within),
         expected_deletions=len(expected_deletions(within)),
         groups=prepared.outlook,
         records_at=prepared.backup.record_store.url,
         consistency=report_consistency(prepared.point.cut, plan.source_names),
-        incarnations=incarnations_of(prepared.point, plan.source_names),
+        incarnations=prepared.point.incarnations_of(plan.source_names),
     )
 
 
@@ -150,7 +153,7 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
             f"the record, lease and maps of the restore will be in {records.url}. Give the same --records to all "
             "later commands of this restore. Retention and collection of the backup do not see this restore"
         )
-    yield from point_notes(prepared.point, plan)
+    yield from _point_notes(prepared.point, plan)
     yield from repartition_notes(plan, prepared.request.repartition)
     broker_dated = sorted(
         {
@@ -168,6 +171,44 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
         yield from offsets_notes(verdict)
     yield from prepared.metadata.notes
     yield from map(str, prepared.unfinished)
+
+
+def _point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
+    """Notes for a person on the point, and on partitions with mixed contents."""
+    if point.commit.incomplete:
+        yield (
+            f"commit {point.commit.seq} was made during a run: each partition ends where the run was at that time, "
+            "some partitions may have no records yet, and the groups come from the run before"
+        )
+    if point.until_ms is not None:
+        yield (
+            f"only records with a timestamp up to {format_time(point.until_ms)}: transactions may be restored in "
+            "part; the figures are upper bounds"
+        )
+        yield from _compacted_notes(plan)
+    elif any(segment.end > chain.end for chain in plan.all_chains for segment in chain.segments):
+        yield "the segments also have later records, which are not restored: the figures are upper bounds"
+    for topic in plan.topics:
+        if topic.source.configs_unread:
+            yield (
+                f"the settings of {topic.source.topic} come from an earlier run: the run of the restore point had no "
+                "permission to read them (DESCRIBE_CONFIGS)"
+            )
+        if topic.repartition is not None:
+            yield (
+                f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records are "
+                "distributed by key, and offsets of groups cannot be translated"
+            )
+
+
+def _compacted_notes(plan: RestorePlan) -> Iterator[str]:
+    """Notes on compacted topics: they lack replaced records, whatever the time says."""
+    for topic in plan.topics:
+        if is_compacted(dict(topic.source.configs)):
+            yield (
+                f"{topic.source.topic} is compacted: values that compaction removed before the backup are missing, "
+                "even if they were current at that time"
+            )
 
 
 def _differences(backup: Mapping[str, str], settings: TargetTopicSettings) -> Iterator[SettingDiff]:

@@ -25,7 +25,6 @@ from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.cluster_settings import AppliedMetadata
 from offsite.restore.compare.proof import Proof, ProofFinding, UncomparedPartition
 from offsite.restore.plan import PlannedRestore, newer_commit
-from offsite.restore.point_report import holes_within, incarnations_of
 from offsite.restore.preflight import AT_ONCE
 from offsite.restore.write.attempt import RestoreReceipt
 from offsite.restore.write.plan import RestorePlan, TopicRestore
@@ -190,7 +189,7 @@ def _counted(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pr
         for topic_settings in prepared.record.settings
         for omitted in topic_settings.left_out
     )
-    within = holes_within(prepared.plan, prepared.point.commit)
+    within = prepared.plan.holes_within(prepared.point.commit)
     holes = hole_reports(within)
     return RestoreResult(
         restore=prepared.record.restore,
@@ -215,7 +214,7 @@ def _counted(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pr
         compared_records=None if proof is None else proof.records,
         uncompared=() if proof is None else proof.uncompared,
         lacking=holes,
-        incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
+        incarnations=prepared.point.incarnations_of(prepared.plan.source_names),
         newer_commit=newer_commit(prepared),
         consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
         expected_deletions=len(expected_deletions(within)),

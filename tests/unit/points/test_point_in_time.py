@@ -105,7 +105,15 @@ def test_a_segment_that_its_broker_dated_later_is_left_out_unless_it_may_decide_
     point = point_in_time(state([plain, deciding, late]), until_ms=15)
     assert taken(point) == [0, 1]
     assert point.cuts() == (
-        PartitionCut(partition=ORDERS, end=30, commit_end=30, whole_segments=1, edge_segments=1, left_out_segments=1),
+        PartitionCut(
+            topic="orders",
+            partition=ORDERS.partition,
+            end=30,
+            commit_end=30,
+            whole_segments=1,
+            edge_segments=1,
+            left_out_segments=1,
+        ),
     )
 
 
@@ -114,7 +122,7 @@ def test_only_chosen_partitions_are_taken_and_their_positions_stay() -> None:
     point = point_in_time(given_state, partitions=parse_partitions(["orders:1", "payments:0"]))
     assert (taken(point), taken(point, OTHER)) == ([], [0])
     assert point.state.positions == given_state.positions
-    assert [(cut.partition, cut.left_out_segments) for cut in point.cuts()] == [(ORDERS, 1)]
+    assert [(cut.topic, cut.partition, cut.left_out_segments) for cut in point.cuts()] == [("orders", 0, 1)]
 
 
 def test_a_hole_behind_the_end_is_none_of_the_point() -> None:

@@ -11,7 +11,6 @@ from offsite.model.topic_choices import parse_partitions
 from offsite.points.point_in_time import point_in_time
 from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.commit import RecordedHole
-from offsite.restore.point_report import holes_within
 from offsite.restore.result import (
     ExcludedRecords,
     RestoredTopic,
@@ -115,6 +114,6 @@ def test_holes_count_as_far_as_a_restore_reaches() -> None:
     )
     state = replace(state, holes=holes)
     expected = [HoleReport(topic="t", partition=p, start=s, end=s + 2, reason="retention") for p, s in ((0, 3), (1, 0))]
-    assert list(hole_reports(holes_within(plan(state, "t"), state))) == expected
+    assert list(hole_reports(plan(state, "t").holes_within(state))) == expected
     without = replace(state, segments={partition("u", 0): state.segments[partition("u", 0)]})
-    assert [(hole.partition, hole.start) for hole in hole_reports(holes_within(plan(without, "t"), state))] == [(1, 0)]
+    assert [(hole.partition, hole.start) for hole in hole_reports(plan(without, "t").holes_within(state))] == [(1, 0)]

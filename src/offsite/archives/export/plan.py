@@ -29,7 +29,6 @@ from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.partition_history import Branch
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.restore.point_report import incarnations_of
 
 Ends = Mapping[TopicPartition, int]
 
@@ -102,7 +101,7 @@ def plan_export(
         ends=ends,
         notes=(
             *_notes(selected, point.until_ms),
-            *incarnation_notes(incarnations_of(point, selected.names)),
+            *incarnation_notes(point.incarnations_of(selected.names)),
             *groups.notes,
         ),
         sick=tuple(why for partition, why in sorted(strange.items()) if partition.topic in selected.names),

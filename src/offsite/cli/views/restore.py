@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.points.incarnations import IncarnationSummary
+    from offsite.points.point_in_time import PartitionCut
     from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
     from offsite.restore.plan_report import OffsetsReport, PartitionOffsetsReport, RestorePlanReport, TopicPlanReport
-    from offsite.restore.point_report import CutReport
     from offsite.restore.result import RestoreResult
 
 
@@ -33,7 +33,7 @@ _CUTS_MAX = 20
 """Cut partitions shown: a cut through ten thousand is read in the JSON output."""
 
 
-def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
+def _render_cuts(console: Console, cuts: Sequence[PartitionCut]) -> None:
     """Show a line for each of the first partitions; nothing when all are taken whole."""
     for cut in cuts[:_CUTS_MAX]:
         end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""

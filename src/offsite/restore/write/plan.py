@@ -19,6 +19,7 @@ from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.model.units import KIB, format_size, format_time
 from offsite.points.chain import PartitionChain, SelectedChains, TopicChains
 from offsite.repository.commit import RecordedHole, TopicShape
+from offsite.repository.state import BackupState
 
 REPARTITIONED_BATCH_BYTES = 256 * KIB
 """Size of the new batches of a repartitioned topic: a quarter of the brokers' default limit."""
@@ -112,6 +113,13 @@ class RestorePlan:
     @property
     def raw_bytes(self) -> int:
         return sum(chain.raw_bytes for chain in self.all_chains)
+
+    def holes_within(self, commit: BackupState) -> list[RecordedHole]:
+        """The holes in the restored part of `commit`: not behind its end, nor in left-out partitions."""
+        ends = {chain.source: chain.end for chain in self.all_chains}
+        left_out = commit.segments.keys() - ends.keys()
+        within = (hole for hole in self.holes if hole.start < ends.get(hole.partition_id, hole.end))
+        return [hole for hole in within if hole.partition_id not in left_out]
 
     @property
     def records(self) -> int:
