@@ -17,8 +17,7 @@ from offsite.log.range import Chunk, LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.selection import TopicSelection
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import point_in_time
+from offsite.points.point_in_time import chains_of, point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository

@@ -13,8 +13,7 @@ from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.options import CompressionChoice
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import PointInTime, point_in_time
+from offsite.points.point_in_time import PointInTime, chains_of, point_in_time
 from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape

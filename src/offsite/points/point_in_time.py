@@ -1,24 +1,31 @@
-"""A restore point between commits: a commit's state with earlier ends in some partitions, by offset or by date. Pure.
+"""A restore point between commits, a commit's state with earlier ends in some partitions, by offset or by date; and the
+parts of the backup to read there: one chain of segments per partition of the selected topics. Pure.
 
 By offset, a partition ends at the offset: transactions not decided before are undecided. By date no such end exists,
 because dates need not rise: records are selected one by one, and transactions stay as known to the commit. A compaction
 leaves the ends of commits exact, but no point inside of a compacted range: a record removed there may be the latest of
 its key at that point. Such a point is refused, never restored approximately. The same holds for a region that was left
 whole because it would hardly shrink: the state does not tell such regions from the others.
+
+Restore, export, comparison, `cat`, `search` and the Spark table all read chains: all see the same records of a restore
+point. Destinations of the records are decided elsewhere: see `restore.write.plan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.log.range import Span
 from offsite.log.records.record import LOG_APPEND_TIME
-from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.points.point_cut import AS_COPIED, PointCut
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
 
@@ -170,3 +177,130 @@ def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> It
         by_cut = unsettled is not None and low < unsettled[1] and unsettled[0] < high
         if by_offset or by_date or by_cut or (is_before and low < end):
             yield low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChain:
+    """One partition of a backup to read: the records of `segments`, in this order, at offsets below `end`.
+
+    With `until_ms` (epoch ms), only records with an equal or earlier time. With `left_out` the chain is read as a
+    consistent cut: undecided records are left out for consumers of every isolation, and transactions with commit
+    markers at the offsets of `left_out` (rising) count as aborted. None: read as copied. `hole_starts` (rising): where
+    the backup lacks offsets between its segments.
+    """
+
+    source: PartitionId
+    segments: tuple[Segment, ...]
+    end: int
+    until_ms: int | None = None
+    left_out: tuple[int, ...] | None = None
+    hole_starts: tuple[int, ...] = ()
+
+    @property
+    def raw_bytes(self) -> int:
+        """Size of all batches of the segments, in bytes, as stored by Kafka."""
+        return sum(segment.raw_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChains:
+    """One topic as of the restore point, with a chain for every partition that holds data."""
+
+    shape: TopicShape
+    chains: tuple[PartitionChain, ...]
+
+    @property
+    def topic(self) -> str:
+        return self.shape.topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedChains:
+    """All parts of commit `commit` of a backup to read: `topics` with their chains, and their `holes`. `skipped` are
+    selected topics that are left out, with the reason."""
+
+    backup: str
+    commit: int
+    topics: tuple[TopicChains, ...]
+    holes: tuple[RecordedHole, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def chains(self) -> Iterator[PartitionChain]:
+        """The chains of all topics, in the order of topics and partitions."""
+        return (chain for topic in self.topics for chain in topic.chains)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the topics."""
+        return {topic.topic for topic in self.topics}
+
+    def copyable(self) -> SelectedChains:
+        """The selection for a copy: without topics owned by brokers, which mean nothing on another cluster, and with
+        the topic of a schema registry first, because values need the schemas. Raises `NoSuchTopic` when no topic is
+        selected."""
+        if not self.topics:
+            raise NoSuchTopic(f"no topic of backup {self.backup} is selected", hint=_hint(self.backup))
+        unprotected = [topic for topic in self.topics if topic.topic not in PROTECTED_TOPICS]
+        return replace(
+            self,
+            topics=tuple(sorted(unprotected, key=lambda topic: not topic.shape.holds_schemas)),
+            holes=tuple(hole for hole in self.holes if hole.partition_id.topic not in PROTECTED_TOPICS),
+            skipped=tuple((name, "owned by the brokers") for name in sorted(self.names & PROTECTED_TOPICS)),
+        )
+
+
+def select_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
+    """The chains of the topics that match `selection`, sorted by name; may be empty. Raises `NoSuchTopic` for a full
+    name that the restore point does not know."""
+    shapes = point.state.latest_shapes()
+    if missing := selection.missing(shapes):
+        raise NoSuchTopic(
+            f"backup {point.state.backup} has no topic {', '.join(missing)} at commit {point.state.seq}",
+            hint=_hint(point.state.backup),
+        )
+    return chains_of(point, selection.select(shapes, internal=PROTECTED_TOPICS))
+
+
+def chains_of(point: PointInTime, topics: Iterable[str]) -> SelectedChains:
+    """The chains of the latest incarnations of `topics`, sorted by name. Names unknown to the restore point are
+    ignored."""
+    state, latest = point.state, point.state.latest_shapes()
+    shapes = [latest[topic] for topic in sorted(set(topics) & latest.keys())]
+    incarnations = {shape.incarnation for shape in shapes}
+    holes = tuple(hole for hole in state.holes if hole.partition_id.incarnation in incarnations)
+    starts = hole_starts(holes)
+    return SelectedChains(
+        backup=state.backup,
+        commit=state.seq,
+        topics=tuple(TopicChains(shape=shape, chains=tuple(_chains(point, shape, starts))) for shape in shapes),
+        holes=holes,
+    )
+
+
+def hole_starts(holes: Iterable[RecordedHole]) -> dict[PartitionId, tuple[int, ...]]:
+    """The starts of the holes by partition, rising."""
+    starts: defaultdict[PartitionId, set[int]] = defaultdict(set)
+    for hole in holes:
+        starts[hole.partition_id].add(hole.start)
+    return {partition_id: tuple(sorted(offsets)) for partition_id, offsets in starts.items()}
+
+
+def _chains(
+    point: PointInTime, shape: TopicShape, starts: Mapping[PartitionId, tuple[int, ...]]
+) -> Iterator[PartitionChain]:
+    for source in shape.partition_ids:
+        if segments := tuple(point.state.segments.get(source, ())):
+            end = point.state.positions[source].end
+            yield PartitionChain(
+                source=source,
+                segments=segments,
+                end=end,
+                until_ms=point.until_ms,
+                left_out=point.cut.left_out(source),
+                hole_starts=starts.get(source, ()),
+            )
+
+
+def _hint(backup: str) -> str:
+    return f"see its topics with: offsite show {backup}"

@@ -22,7 +22,7 @@ from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
 from offsite.model.units import KIB
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store

@@ -22,8 +22,7 @@ from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
 from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration
-from offsite.points.chain import PartitionChain
-from offsite.points.point_in_time import PointInTime, is_open
+from offsite.points.point_in_time import PartitionChain, PointInTime, is_open
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment

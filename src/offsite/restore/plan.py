@@ -12,8 +12,7 @@ from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, Ta
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.model.selection import GroupPatterns, TopicSelection
-from offsite.points.chain import SelectedChains, select_chains
-from offsite.points.point_in_time import PointInTime
+from offsite.points.point_in_time import PointInTime, SelectedChains, select_chains
 from offsite.points.restore_point import FixedPoint, find_commit, find_point
 from offsite.points.source_view import check_left_out, check_readable
 from offsite.repository.backup import Backup

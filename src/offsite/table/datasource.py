@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
 from offsite.model.units import parse_time
-from offsite.points.chain import select_chains
+from offsite.points.point_in_time import select_chains
 from offsite.points.restore_point import FixedPoint, find_point, fix_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit

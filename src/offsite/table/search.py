@@ -18,8 +18,7 @@ from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.names import amount
 from offsite.model.selection import TopicSelection
 from offsite.model.units import parse_time
-from offsite.points.chain import SelectedChains, chains_of, select_chains
-from offsite.points.point_in_time import PointInTime
+from offsite.points.point_in_time import PointInTime, SelectedChains, chains_of, select_chains
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read

@@ -18,7 +18,7 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
-from offsite.points.chain import hole_starts
+from offsite.points.point_in_time import hole_starts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import Origins, is_covered
 from offsite.repository.fold import fold, with_cuts

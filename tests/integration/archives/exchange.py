@@ -16,8 +16,7 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.model.selection import TopicSelection
-from offsite.points.chain import select_chains
-from offsite.points.point_in_time import PointInTime
+from offsite.points.point_in_time import PointInTime, select_chains
 from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape

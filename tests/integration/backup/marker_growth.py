@@ -12,7 +12,7 @@ from array import array
 from pathlib import Path
 
 from offsite.log.markers import Markers
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import committed_view
 from offsite.repository.commit import PartitionId
 from offsite.repository.segments.body import content_hash

@@ -13,7 +13,7 @@ from offsite.archives.export.task import BackupRecordSource, ClusterRecordSource
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
 from offsite.log.range import Chunk, Hole, LogRange
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.stores.open_store import open_store
 from tests.batches import chunk_of, make_control_batch
 from tests.tables import ORDERS, CountingStore, batch_of, commit_batches, new_table, transactional

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offsite.log.range import LogRange, TopicPartition
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.expected import BackupExtent, ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
 from tests.unit.restore.test_restore_plan import segment

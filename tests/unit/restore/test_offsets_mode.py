@@ -9,8 +9,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_partitions, parse_renames
-from offsite.points.chain import PartitionChain, select_chains
-from offsite.points.point_in_time import point_in_time
+from offsite.points.point_in_time import PartitionChain, point_in_time, select_chains
 from offsite.repository.commit import Position
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.repository.segments.segment import SegmentList

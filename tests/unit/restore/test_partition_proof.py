@@ -11,7 +11,7 @@ import pytest
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import Chunk, Hole, LogRange
 from offsite.log.records.batch_records import decode, encode
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.restore.compare.partition import PartitionProof, ProofEnds, ProofTask, prove_by_reading
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store

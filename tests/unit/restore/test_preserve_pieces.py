@@ -12,7 +12,7 @@ from offsite.log.batch import CRC_START, scan
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.backup import Backup
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter

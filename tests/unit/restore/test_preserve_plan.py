@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.segments.segment import Segment
 from offsite.restore.offsets import (
     BY_COORDINATOR,

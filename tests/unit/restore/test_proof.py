@@ -15,7 +15,7 @@ from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import RecordDifference
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic

@@ -12,7 +12,7 @@ from offsite.engine.runner import Done, Failed
 from offsite.kafka.net.backoff import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import DamagedBatch, LeaderUnavailable, OffsiteError
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.restore.compare import partition as bundles_module
 from offsite.restore.compare.partition import (
     SMALL_BYTES,

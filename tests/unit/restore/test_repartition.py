@@ -9,7 +9,7 @@ import pytest
 
 from offsite.log.records.record import Record
 from offsite.model.errors import KeylessRecord
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.restore.write import repartition

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.restore.write.bundle import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
 from offsite.restore.write.plan import PartitionRestore
 from offsite.restore.write.translate import RestoreTask

@@ -9,7 +9,7 @@ import pytest
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore import run as restore_proof
 from offsite.restore.compare.proof import Proof, ProvenPartition, ProvenTopic

@@ -8,7 +8,7 @@ import pytest
 
 from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import Segment

@@ -9,8 +9,7 @@ import pytest
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedObject
 from offsite.model.selection import TopicSelection
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import point_in_time
+from offsite.points.point_in_time import chains_of, point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position
 from offsite.restore.request import RestoreRequest

@@ -10,8 +10,7 @@ import pytest
 
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import point_in_time
+from offsite.points.point_in_time import chains_of, point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position, RecordedHole
 from offsite.stores.open_store import open_store

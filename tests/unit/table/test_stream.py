@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import point_in_time
+from offsite.points.point_in_time import chains_of, point_in_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange, CutBack, ExpiredRange, Position, RecordedHole
 from offsite.stores.open_store import open_store

@@ -14,7 +14,7 @@ from offsite.backup.committable import PartitionFailure
 from offsite.backup.run import BackupResult
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import stored_log
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId

@@ -15,8 +15,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.options import CutChoice
 from offsite.model.selection import parse_selection
-from offsite.points.chain import chains_of
-from offsite.points.point_in_time import PointInTime, point_in_time
+from offsite.points.point_in_time import PointInTime, chains_of, point_in_time
 from offsite.points.restore_point import find_point
 from offsite.repository import catalog
 from offsite.repository.backup import Backup

@@ -19,9 +19,8 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.units import format_time
-from offsite.points.chain import PartitionChain, SelectedChains, select_chains
 from offsite.points.incarnations import incarnation_notes
-from offsite.points.point_in_time import PointInTime
+from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, select_chains
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
 from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup

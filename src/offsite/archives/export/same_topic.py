@@ -19,7 +19,7 @@ from offsite.backup.copy_plan import PARTITION_ERRORS
 from offsite.log.range import Hole
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.errors import DamagedArchive
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView
 from offsite.repository.commit import PartitionId
 from offsite.stores.store import Store

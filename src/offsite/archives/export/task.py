@@ -28,7 +28,7 @@ from offsite.log.range import Chunk, Gap, Hole, LogRange
 from offsite.log.records.record_columns import RecordColumns, rare_collections, read_columns
 from offsite.log.transactions import log_markers
 from offsite.model.errors import Bug, OffsiteError
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, committed_view, undecided_batches
 from offsite.stores.store import Store
 

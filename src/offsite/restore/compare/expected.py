@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.log.range import LogRange, TopicPartition
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.partition import ProofTask
 from offsite.restore.write.pieces import log_start

@@ -31,7 +31,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided, safe_trace
 from offsite.model.names import named
 from offsite.model.units import MIB
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
 from offsite.repository.segments.segment import NO_TIMESTAMP_MS
 from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison

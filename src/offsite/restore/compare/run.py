@@ -19,9 +19,8 @@ from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.options import Isolation
 from offsite.model.selection import TopicSelection
-from offsite.points.chain import PartitionChain, SelectedChains, hole_starts, select_chains
 from offsite.points.point_cut import PointCut, choose_cut
-from offsite.points.point_in_time import PointInTime
+from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, hole_starts, select_chains
 from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape

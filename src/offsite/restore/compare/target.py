@@ -17,7 +17,7 @@ from offsite.log.difference import RecordDifference
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import Chunk, Gap, Hole, LogRange, TopicPartition
 from offsite.log.transactions import log_markers
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store

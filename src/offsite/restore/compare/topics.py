@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import LogRange
 from offsite.model.units import format_time
-from offsite.points.chain import SelectedChains
+from offsite.points.point_in_time import SelectedChains
 from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.descriptor import BackupDescriptor, import_origin
 from offsite.repository.state import BackupState

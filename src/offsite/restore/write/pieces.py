@@ -20,7 +20,7 @@ from offsite.log.markers import parse_control_marker
 from offsite.log.records.batch_records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.model.units import MIB
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import RecordBounds, committed_view, undecided_batches
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment

@@ -17,7 +17,7 @@ from offsite.model.errors import BadOption, OffsiteError, ProtectedTopic, Target
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.model.units import KIB, format_size, format_time
-from offsite.points.chain import PartitionChain, SelectedChains, TopicChains
+from offsite.points.point_in_time import PartitionChain, SelectedChains, TopicChains
 from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.state import BackupState
 

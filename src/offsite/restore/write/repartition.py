@@ -21,7 +21,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record, partition_for_key
 from offsite.model.errors import KeylessRecord
-from offsite.points.chain import PartitionChain
+from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch
 from offsite.restore.write.attempt import RestoreEnds, WriteAttempt, paced_lanes
 from offsite.restore.write.plan import Repartition
