@@ -229,54 +229,36 @@ class _Joining:
 
     def joined(self, patterns: GroupPatterns, topic_ids: Mapping[str, str] | None) -> GroupsAsOf:
         """The matching groups, on the matching topics."""
-        as_of, latest = self.as_of, self.as_of.point.latest_shapes().values()
-        # 1. Groups on deleted topics, oldest deletion first, and groups that are gone from existing topics.
+        latest = self.as_of.point.latest_shapes().values()
         named_ids = {shape.topic: shape.topic_id for shape in latest} if topic_ids is None else topic_ids
         meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
-        shapes = as_of.point.topics
-        by_time = sorted(meant & shapes.keys(), key=lambda incarnation: (shapes[incarnation].deleted_ms, incarnation))
-        deleted, unread = self._all_deleted(by_time)
+        # 1. Groups on deleted topics, and groups that are gone from existing topics.
+        deleted, unread = self._all_deleted(meant)
         all_gone = [*self._gone(), *(gone for earlier_groups in deleted for gone in earlier_groups.gone)]
-        names = {*as_of.groups, *(name for earlier_groups in deleted for name in earlier_groups.groups)}
+        names = {*self.as_of.groups, *(name for earlier_groups in deleted for name in earlier_groups.groups)}
         self._check_known(patterns, {*names, *(gone_group.group for gone_group in all_gone)}, unread)
         # 2. Groups that match the patterns; a gone group only when named in full.
         chosen = frozenset(patterns.select(names))
-        gone = {
-            (gone_group.group, gone_group.topic): gone_group
-            for gone_group in all_gone
-            if gone_group.incarnation in meant
-        }
-        named_ones = {key: self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals}
-        named_groups = {
-            key: earlier_groups
-            for key, earlier_groups in named_ones.items()
-            if earlier_groups is not None and earlier_groups.groups
-        }
+        gone = {(group.group, group.topic): group for group in all_gone if group.incarnation in meant}
+        named_gone = {key: self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals}
+        candidates = [*(earlier_groups.only(chosen) for earlier_groups in deleted), *named_gone.values()]
         earlier = [
-            *(
-                earlier_groups
-                for earlier_groups in (deleted_groups.only(chosen) for deleted_groups in deleted)
-                if earlier_groups.groups
-            ),
-            *named_groups.values(),
+            earlier_groups for earlier_groups in candidates if earlier_groups is not None and earlier_groups.groups
         ]
         # 3. The point's own groups, without topics that earlier commits answer for.
-        as_of = replace(as_of, groups={name: group for name, group in as_of.groups.items() if name in chosen})
-        deleted_names = {*(earlier_groups.origin.incarnation.topic for earlier_groups in deleted), *unread}
-        if deleted_names:  # the snapshot's offsets on these topics are older, or of a newer topic with the name
-            as_of = replace(as_of, groups=_filtered(as_of.groups, lambda topic: topic.topic not in deleted_names))
+        as_of = self._own_groups(chosen, {*(groups.origin.incarnation.topic for groups in deleted), *unread})
         as_of = as_of if topic_ids is None else as_of.of_incarnations(topic_ids)
         # 4. Gone groups to offer by name, and notes for a person.
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
-        notes = [f"the groups of {name} are left out: {unread[name]}" for name in unread]
-        notes += [
-            (
+        notes = (
+            *(f"the groups of {name} are left out: {unread[name]}" for name in unread),
+            *(
                 f"{self._gone_since(gone[key])}: a restore of the commit before would not have set the group on that "
                 "topic either"
-            )
-            for key in named_ones
-            if key not in named_groups
-        ]
+                for key, earlier_groups in named_gone.items()
+                if earlier_groups is None or not earlier_groups.groups
+            ),
+        )
         return replace(
             as_of,
             groups=_joined(as_of.groups, earlier),
@@ -286,11 +268,20 @@ class _Joining:
             unread=unread,
         )
 
-    def _all_deleted(self, topics: Iterable[TopicIncarnation]) -> tuple[list[EarlierGroups], dict[str, Damaged]]:
-        """The groups on deleted topics. Damage of an earlier commit is reported for its topic, and stops no other
-        topic."""
+    def _own_groups(self, chosen: Container[str], deleted_topics: Container[str]) -> GroupsAsOf:
+        """The point's own groups out of `chosen`. The snapshot's offsets on deleted topics are older than those of an
+        earlier commit, or of a newer topic with the name."""
+        groups: GroupTable = {name: group for name, group in self.as_of.groups.items() if name in chosen}
+        if deleted_topics:
+            groups = _filtered(groups, lambda topic: topic.topic not in deleted_topics)
+        return replace(self.as_of, groups=groups)
+
+    def _all_deleted(self, topics: Collection[TopicIncarnation]) -> tuple[list[EarlierGroups], dict[str, Damaged]]:
+        """The groups on deleted topics out of `topics`, the oldest deletion first. Damage of an earlier commit is
+        reported for its topic, and stops no other topic."""
         deleted, unread = list[EarlierGroups](), dict[str, Damaged]()
-        for topic in topics:
+        shapes = self.as_of.point.topics
+        for topic in sorted(shapes.keys() & topics, key=lambda topic: (shapes[topic].deleted_ms, topic)):
             try:
                 groups = self._deleted(topic)
             except Damaged as error:

@@ -121,14 +121,9 @@ def find_point(
     default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
     fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))
     commit_state = backup.state_at(fixed.commit, head=head)
-    # 2. One incarnation of every topic; earlier ones may lack data that retention removed.
+    # 2. One incarnation of every topic.
     incarnations = _incarnations(backup, commit_state, request, head, fixed)
-    latest = {shape.incarnation for shape in commit_state.latest_shapes().values()}
-    earlier = {incarnation.incarnation for incarnation in incarnations if incarnation.taken} - latest
-    lost = find_needed_but_expired(
-        commit_state, head=head, incarnations=earlier
-    )  # the point itself needs no data of earlier incarnations
-    state = drop_other_incarnations(replace(commit_state, holes=(*commit_state.holes, *lost)), incarnations)
+    state = _with_taken(commit_state, incarnations, head)
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
@@ -154,6 +149,17 @@ def find_point(
     point = replace(point, cut=chosen_cut if default is None else replace(chosen_cut, newer=default.newer))
     check_exact(point, head, request.selection.select(shapes, internal=PROTECTED_TOPICS))
     return point
+
+
+def _with_taken(
+    commit_state: BackupState, incarnations: Sequence[IncarnationSummary], head: BackupState
+) -> BackupState:
+    """The state with the taken one of `incarnations` alone. The commit itself needs no data of earlier ones: data that
+    retention removed since is a hole."""
+    latest = {shape.incarnation for shape in commit_state.latest_shapes().values()}
+    earlier = {incarnation.incarnation for incarnation in incarnations if incarnation.taken} - latest
+    lost = find_needed_but_expired(commit_state, head=head, incarnations=earlier)
+    return drop_other_incarnations(replace(commit_state, holes=(*commit_state.holes, *lost)), incarnations)
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
