@@ -236,8 +236,6 @@ def _grown(
                 topic=target.topic,
                 partition=target.partition,
                 kind="extra",
-                fields=(),
-                source_offset=-1,
                 target_offset=end,
                 records=now[target] - end,
                 detail=f"it grew from offset {end} to {now[target]} during the comparison: other clients write to it",

@@ -51,12 +51,12 @@ class ProofFinding:
 
     source: str
     topic: str
-    partition: int
+    partition: int = -1
     kind: str
-    fields: tuple[str, ...]
-    source_offset: int
-    target_offset: int
-    records: int
+    fields: tuple[str, ...] = ()
+    source_offset: int = -1
+    target_offset: int = -1
+    records: int = 0
     detail: str
 
     @property
@@ -100,16 +100,16 @@ class ProvenPartition:
 
     partition: int
     verified: bool | None
-    records: int
-    markers: int
-    decoded_records: int
-    compacted_records: int
-    digest: str
-    target_start: int
-    target_end: int
-    later_offsets: int
-    expired_offsets: int
-    hole_offsets: int
+    records: int = 0
+    markers: int = 0
+    decoded_records: int = 0
+    compacted_records: int = 0
+    digest: str = ""
+    target_start: int = -1
+    target_end: int = -1
+    later_offsets: int = 0
+    expired_offsets: int = 0
+    hole_offsets: int = 0
     problem: str = ""
 
 
@@ -371,17 +371,7 @@ def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Unc
 
 def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> ProofFinding:
     """A finding that does not concern a record."""
-    return ProofFinding(
-        source=topic.source,
-        topic=topic.target,
-        partition=partition,
-        kind=kind,
-        fields=(),
-        source_offset=-1,
-        target_offset=-1,
-        records=0,
-        detail=detail,
-    )
+    return ProofFinding(source=topic.source, topic=topic.target, partition=partition, kind=kind, detail=detail)
 
 
 def _topics(
@@ -393,13 +383,15 @@ def _topics(
             partitions[result.check.topic.target].append(_partition(result.check, result.outcome))
         elif isinstance(result.outcome, Damaged):
             partitions[result.check.topic.target].append(
-                _unread(result.check.target.partition, result.outcome.message, verified=False)
+                ProvenPartition(partition=result.check.target.partition, verified=False, problem=result.outcome.message)
             )
     compared = {result.check.target.topic_partition for result in checked if isinstance(result.outcome, PartitionProof)}
     for skipped in uncompared:
         if TopicPartition(topic=skipped.topic, partition=skipped.partition) in compared:
             continue
-        partitions[skipped.topic].append(_unread(skipped.partition, skipped.message, verified=None))
+        partitions[skipped.topic].append(
+            ProvenPartition(partition=skipped.partition, verified=None, problem=skipped.message)
+        )
     return {topic.target: _topic(topic, partitions[topic.target]) for topic in topics}
 
 
@@ -430,22 +422,4 @@ def _partition(check: PartitionCheck, proof: PartitionProof) -> ProvenPartition:
         expired_offsets=check.expired_offsets + proof.expired_offsets,
         hole_offsets=check.hole_offsets,
         problem=proof.unknown if is_open else "",
-    )
-
-
-def _unread(partition: int, problem: str, *, verified: bool | None) -> ProvenPartition:
-    return ProvenPartition(
-        partition=partition,
-        verified=verified,
-        records=0,
-        markers=0,
-        decoded_records=0,
-        compacted_records=0,
-        digest="",
-        target_start=-1,
-        target_end=-1,
-        later_offsets=0,
-        expired_offsets=0,
-        hole_offsets=0,
-        problem=problem,
     )
