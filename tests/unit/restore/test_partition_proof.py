@@ -12,7 +12,8 @@ from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import Chunk, Hole, LogRange
 from offsite.log.records.batch_records import decode, encode
 from offsite.points.point_in_time import PartitionChain
-from offsite.restore.compare.partition import PartitionProof, ProofEnds, ProofTask, prove_by_reading
+from offsite.restore.compare.partition import ProofEnds, ProofTask, prove_by_reading
+from offsite.restore.compare.records import PartitionProof
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from tests.backups import PARTITIONS, new_backup, write_segment

@@ -19,8 +19,9 @@ from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic
-from offsite.restore.compare.partition import PartitionProof, ProofBundle, ProofEnds
+from offsite.restore.compare.partition import ProofBundle, ProofEnds
 from offsite.restore.compare.proof import Proof, prove
+from offsite.restore.compare.records import PartitionProof
 from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner
 from tests.unit.kafka.test_backoff import StepClock

@@ -17,13 +17,13 @@ from offsite.restore.compare import partition as bundles_module
 from offsite.restore.compare.partition import (
     SMALL_BYTES,
     SMALL_MAX,
-    PartitionProof,
     ProofBundle,
     ProofTask,
     bundle_proofs,
     empty_proof,
     prove_bundle,
 )
+from offsite.restore.compare.records import PartitionProof
 from tests.unit.restore.test_restore_plan import partition, segment
 
 ENDS: Any = SimpleNamespace(kafka=None)

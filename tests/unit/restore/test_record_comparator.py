@@ -17,7 +17,7 @@ from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record
 from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.restore.compare import records as comparator
-from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison, SupersededKeys
+from offsite.restore.compare.records import Compaction, PartitionProof, RecordComparator, SupersededKeys
 from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000
@@ -50,7 +50,7 @@ def compare(
     offsets: bool = False,
     exact: bool = True,
     compaction: Compaction | None = None,
-) -> RecordComparison:
+) -> PartitionProof:
     return RecordComparator(source, target, offsets=offsets, exact=exact, compaction=compaction).run()
 
 
@@ -69,7 +69,7 @@ def compacted(  # all by keyword
     tail_to: int = 1000,
     later: Sequence[Record] = (),
     committed: Callable[[BatchHeader], bool | None] = lambda _: True,
-) -> RecordComparison:
+) -> PartitionProof:
     """Against a compacted log, to which the source was written from `first` on where offsets do not count."""
     compaction = Compaction(
         later=lambda: batches(later), committed=committed, first=None if offsets else first, tail_to=tail_to

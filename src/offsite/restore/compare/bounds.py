@@ -22,7 +22,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, KafkaUnavailable, LeaderUnavailable, OffsiteError
 from offsite.model.journal import decided
 from offsite.restore.compare.expected import ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
-from offsite.restore.compare.partition import PartitionProof
+from offsite.restore.compare.records import PartitionProof
 
 _AGAIN_AFTER_S = 0.2
 _ENDED = -1

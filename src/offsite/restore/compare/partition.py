@@ -34,7 +34,7 @@ from offsite.model.units import MIB
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
 from offsite.repository.segments.segment import NO_TIMESTAMP_MS
-from offsite.restore.compare.records import Compaction, RecordComparator, RecordComparison
+from offsite.restore.compare.records import Compaction, PartitionProof, RecordComparator
 from offsite.restore.compare.target import MapProof, RangeReader, RestoredMaps, TargetView
 from offsite.stores.store import Store
 
@@ -89,31 +89,14 @@ class ProofTask:
     skip_records: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProof:
-    """Result for one partition: the fields of its `RecordComparison`. `unknown`: the reason for no verdict.
-    `next_target` is at least the first target offset read. `expired_offsets`: offsets deleted by the target during the
-    read."""
-
-    records: int
-    decoded_records: int
-    compacted_records: int
-    digest: str
-    next_target: int
-    difference: RecordDifference | None
-    markers: int = 0
-    following: int = -1
-    expired_offsets: int = 0
-    unknown: str = ""
-
-
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     """Compare the partition with its backup. Raises `DamagedObject`, and the errors of store and broker."""
     return prove_by_reading(task, target_reader(shared_router(ends.kafka)), ends=ends)
 
 
 def prove_by_reading(task: ProofTask, read: RangeReader, *, ends: ProofEnds) -> PartitionProof:
-    """The proof of `prove_partition`, with `read` as reader of the target. Begins again behind records that the target
+    """The proof of `prove_partition`, with `read` as reader of the target; its `next_target` is at least the first
+    target offset read. Begins again behind records that the target
     deletes meanwhile."""
     now = task
     compared, holes = _compare(now, ends, read)
@@ -123,15 +106,9 @@ def prove_by_reading(task: ProofTask, read: RangeReader, *, ends: ProofEnds) -> 
             break
         now = _from(now, expired_to)
         compared, holes = _compare(now, ends, read)
-    return PartitionProof(
-        records=compared.records,
-        markers=compared.markers,
-        decoded_records=compared.decoded_records,
-        compacted_records=compared.compacted_records,
-        digest=compared.digest,
+    return replace(
+        compared,
         next_target=max(compared.next_target, now.target.start),
-        following=compared.following,
-        unknown=compared.unknown,
         expired_offsets=now.target.start - task.target.start,
         difference=with_holes(compared.difference, holes),
     )
@@ -146,14 +123,7 @@ def target_reader(router: Router) -> RangeReader:
 
 def empty_proof(target: LogRange) -> PartitionProof:
     """The proof of a partition without data in the backup and without anything to read."""
-    return PartitionProof(
-        records=0,
-        decoded_records=0,
-        compacted_records=0,
-        digest=blake3().hexdigest(),
-        next_target=target.start,
-        difference=None,
-    )
+    return PartitionProof(digest=blake3().hexdigest(), next_target=target.start)
 
 
 def with_holes(difference: RecordDifference | None, holes: Sequence[Hole]) -> RecordDifference | None:
@@ -174,7 +144,7 @@ def with_holes(difference: RecordDifference | None, holes: Sequence[Hole]) -> Re
     )
 
 
-def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[RecordComparison, Sequence[Hole]]:
+def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[PartitionProof, Sequence[Hole]]:
     """One comparison from the beginning, and the ranges that the target no longer had."""
     target = TargetView(
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
@@ -232,7 +202,7 @@ def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool
     return lambda header: view.outcome(header) if header.is_transactional else True
 
 
-def _with_unknown(compared: RecordComparison, holes: Sequence[Hole]) -> RecordComparison:
+def _with_unknown(compared: PartitionProof, holes: Sequence[Hole]) -> PartitionProof:
     """The cluster deleted records behind the compared range: whether a later record of a key existed is unknown."""
     if compared.difference is None or compared.difference.target_offset >= 0:
         return compared

@@ -30,7 +30,6 @@ from offsite.restore.compare.bounds import (
 )
 from offsite.restore.compare.expected import ExpectedTopic, PartitionCheck, plan_checks
 from offsite.restore.compare.partition import (
-    PartitionProof,
     ProofBundle,
     ProofEnds,
     ProofOutcome,
@@ -39,6 +38,7 @@ from offsite.restore.compare.partition import (
     empty_proof,
     prove_bundle,
 )
+from offsite.restore.compare.records import PartitionProof
 from offsite.restore.compare.repartition import RepartitionProofTask, prove_repartition, repartition_proof_tasks
 
 

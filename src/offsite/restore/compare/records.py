@@ -139,8 +139,8 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordComparison:
-    """Result of a comparison.
+class PartitionProof:
+    """Result of comparing one partition.
 
     - `records`: equal on both sides, up to the end or the first `difference`; `decoded_records` of them had to be
       decoded.
@@ -150,17 +150,19 @@ class RecordComparison:
     - `digest` (BLAKE3, hex): over all records of the source.
     - `next_target`: the offset after the last equal record of the target, -1 before the first.
     - `following`: the offset of the first target record after all expected records; -1: none, or not looked for.
+    - `expired_offsets`: offsets deleted by the target during the read.
     """
 
-    records: int
-    markers: int
-    decoded_records: int
-    compacted_records: int
-    unknown: str
-    digest: str
-    next_target: int
-    following: int
-    difference: RecordDifference | None
+    records: int = 0
+    markers: int = 0
+    decoded_records: int = 0
+    compacted_records: int = 0
+    unknown: str = ""
+    digest: str = ""
+    next_target: int = -1
+    following: int = -1
+    expired_offsets: int = 0
+    difference: RecordDifference | None = None
 
 
 class RecordComparator:
@@ -188,7 +190,7 @@ class RecordComparator:
         self._records = self._markers = self._decoded = self._lacking = 0
         self._next_target = -1
 
-    def run(self) -> RecordComparison:
+    def run(self) -> PartitionProof:
         """Compare to the end, or to the first difference. Raises the errors of the two sequences."""
         difference = None
         while difference is None and self._source.has_more():
@@ -200,7 +202,7 @@ class RecordComparator:
         if difference is None and self._target.has_more():
             difference, following = (self._extra_rest(), -1) if self._exact else (None, self._target.next_offset())
         difference = difference or self._lost()
-        return RecordComparison(
+        return PartitionProof(
             records=self._records,
             markers=self._markers,
             decoded_records=self._decoded,

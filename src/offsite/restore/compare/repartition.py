@@ -16,7 +16,8 @@ from offsite.log.difference import RecordDifference, first_difference, index_of_
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.points.source_view import SourceView
-from offsite.restore.compare.partition import PartitionProof, ProofEnds, target_reader, with_holes
+from offsite.restore.compare.partition import ProofEnds, target_reader, with_holes
+from offsite.restore.compare.records import PartitionProof
 from offsite.restore.compare.target import TargetView
 from offsite.restore.write.plan import Repartition
 from offsite.restore.write.repartition import MAX_TARGETS, interleave_batches, partition_chooser
@@ -100,8 +101,6 @@ class _PartitionComparison:
         return PartitionProof(
             records=self._equal,
             decoded_records=self._equal,
-            compacted_records=0,
-            digest="",
             next_target=self._next_target,
             following=-1 if following is None else following.offset,
             difference=with_holes(difference, self._view.holes),
