@@ -28,7 +28,6 @@ from offsite.restore.plan import PlannedRestore, newer_commit
 from offsite.restore.preflight import AT_ONCE
 from offsite.restore.write.attempt import RestoreReceipt
 from offsite.restore.write.plan import RestorePlan, TopicRestore
-from offsite.restore.write.repartition import RepartitionReceipt
 
 _NAMED_MAX = 12
 """Topics in one sentence."""
@@ -183,7 +182,7 @@ def _topics(result: RestoreResult) -> str:
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 
-def _counted(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
+def _counted(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof: Proof | None) -> RestoreResult:
     left_out = tuple(
         (topic_settings.topic, omitted)
         for topic_settings in prepared.record.settings
@@ -221,7 +220,7 @@ def _counted(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pr
     )
 
 
-def restore_result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
+def restore_result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof: Proof | None) -> RestoreResult:
     """The result of a restore as written and compared, before cluster settings and groups."""
     result = _counted(prepared, receipts, proof)
     if result.records:
@@ -232,7 +231,7 @@ def restore_result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], pro
     return replace(result, problem=describe_nothing_restored(result))
 
 
-def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:
+def _topic(topic: TopicRestore, receipts: Sequence[RestoreReceipt], record: RestoreRecord) -> RestoredTopic:
     topic_receipts = [receipt for receipt in receipts if receipt.target.topic == topic.target]
     return RestoredTopic(
         source=topic.source.topic,
@@ -243,6 +242,3 @@ def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreR
         invisible_records=sum(receipt.invisible_records for receipt in topic_receipts),
         undecided_transactions=sum(receipt.undecided for receipt in topic_receipts),
     )
-
-
-AnyReceipt = RestoreReceipt | RepartitionReceipt

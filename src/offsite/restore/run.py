@@ -29,10 +29,10 @@ from offsite.restore.compare.target import RestoredMaps
 from offsite.restore.lease import hold_restore_lease
 from offsite.restore.offsets import OffsetsVerdict
 from offsite.restore.plan import PlannedRestore
-from offsite.restore.result import AnyReceipt, RestoreResult, restore_result
+from offsite.restore.result import RestoreResult, restore_result
 from offsite.restore.set_aside import set_settings_aside
 from offsite.restore.target_topics import RestoreSite, finish_topics
-from offsite.restore.write.attempt import RestoreEnds
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt
 from offsite.restore.write.plan import RestorePlan
 from offsite.restore.write_jobs import refuse_keyless, repartition_notes, write_chains, write_repartitions
 from offsite.stores.store import Store
@@ -173,7 +173,7 @@ class WrittenRestore:
     makings: tuple[tuple[str, int], ...]
     read_committed: bool
     same_offsets: frozenset[str]
-    receipts: tuple[AnyReceipt, ...] = ()
+    receipts: tuple[RestoreReceipt, ...] = ()
 
     def maps(self, store: Store, layout: RestoreLayout) -> RestoredMaps:
         """The offset maps of the written records, in `store`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from offsite.engine.bundles import run_bundles
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
@@ -45,7 +45,6 @@ from offsite.restore.write.pieces import log_start
 from offsite.restore.write.plan import Repartition, RestorePlan
 from offsite.restore.write.preserve import PreserveTask
 from offsite.restore.write.repartition import (
-    RepartitionReceipt,
     RepartitionTask,
     keyless_offset,
     repartition_tasks,
@@ -56,18 +55,17 @@ from offsite.restore.write.translate import RestoreTask
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
-ReceiptT = TypeVar("ReceiptT")
 WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[WriteOutcome, ...]]
 _NAMED_MAX = 5
 """Topics in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(Generic[ReceiptT]):
+class Written:
     """Result of the writing. `targets` are the target topics as made last."""
 
     targets: RestoreTargets
-    receipts: Sequence[ReceiptT]
+    receipts: Sequence[RestoreReceipt]
 
 
 def write_chains(
@@ -77,7 +75,7 @@ def write_chains(
     site: RestoreSite,
     *,
     on_progress: OnProgress | None,
-) -> Written[RestoreReceipt]:
+) -> Written:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
     could not be written: all other partitions are complete. Raises `KafkaNotAuthorized` before the first record."""
     ends, admin = site.ends, site.cluster.admin
@@ -175,7 +173,7 @@ def _receipts(
     ) from worst
 
 
-_Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
+_Outcome: TypeAlias = Done[tuple[RestoreReceipt, ...]] | Failed
 
 
 def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, runner: Runner) -> None:
@@ -219,7 +217,7 @@ def write_repartitions(
     site: RestoreSite,
     *,
     on_progress: OnProgress | None,
-) -> Written[RepartitionReceipt]:
+) -> Written:
     """Bring every target partition to its end; may run again after a crash.
 
     Raises `PartitionsFailed` when several topics could not be written, or the error of the only failed topic.

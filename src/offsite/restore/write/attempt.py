@@ -26,7 +26,6 @@ from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.model.clock import Clock, SleeplessClock, SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import decided, warned
-from offsite.repository.commit import PartitionId
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
@@ -203,11 +202,10 @@ class RestoreEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReceipt:
-    """Result for one partition. `records` are in the target now, `resumed_records` of them written by an earlier
+    """Result for one target partition. `records` are in the target now, `resumed_records` of them written by an earlier
     attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided
     transactions."""
 
-    source: PartitionId
     target: TopicPartition
     records: int
     resumed_records: int

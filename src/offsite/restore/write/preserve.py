@@ -368,7 +368,6 @@ class _Chain:
 
     def _receipt(self) -> RestoreReceipt:
         return RestoreReceipt(
-            source=self._plan.source,
             target=self._target,
             records=self._source.visible_records,
             resumed_records=self._resumed_records,

@@ -23,7 +23,7 @@ from offsite.log.records.record import Record, partition_for_key
 from offsite.model.errors import KeylessRecord
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch
-from offsite.restore.write.attempt import RestoreEnds, WriteAttempt, paced_lanes
+from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, WriteAttempt, paced_lanes
 from offsite.restore.write.plan import Repartition
 from offsite.restore.write.translate import Runs, TargetPartitionWriter
 from offsite.stores.store import Store
@@ -50,19 +50,6 @@ class RepartitionTask:
     target_starts: tuple[tuple[TopicPartition, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepartitionReceipt:
-    """Result for one target partition; as `RestoreReceipt`. Only partition 0 reports the records left out of the whole
-    topic."""
-
-    target: TopicPartition
-    records: int
-    resumed_records: int
-    invisible_records: int
-    undecided: int
-    bytes: int
-
-
 def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -> list[RepartitionTask]:
     """The tasks that fill all target partitions of one topic."""
     targets = [TopicPartition(topic=plan.target, partition=number) for number in range(plan.partitions)]
@@ -73,7 +60,7 @@ def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -
     ]
 
 
-def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RepartitionReceipt, ...]:
+def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RestoreReceipt, ...]:
     """Bring the task's target partitions to the plan's end. May run again after any crash.
 
     Raises as `translate_partition`, and `KeylessRecord` unless the plan allows records without a key.
@@ -147,9 +134,10 @@ def interleave_batches(views: Sequence[SourceView], sources: Sequence[PartitionC
             yield from view.batches(start=low, end=high)
 
 
-def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> RepartitionReceipt:
+def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> RestoreReceipt:
+    """The receipt of partition 0 alone reports the records left out of the whole topic."""
     tells = writer.target.partition == 0
-    return RepartitionReceipt(
+    return RestoreReceipt(
         target=writer.target,
         records=writer.records,
         resumed_records=writer.resumed_records,

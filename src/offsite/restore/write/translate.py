@@ -243,7 +243,6 @@ def translate_partition(
         built = offset_map.build(source_end=chain.end, target_end=writer.next_offset)
         ends.layout.put_map(ends.records, chain.source, built, making=task.making)
     return RestoreReceipt(
-        source=chain.source,
         target=task.partition.target,
         records=writer.records,
         resumed_records=writer.resumed_records,
