@@ -5,11 +5,20 @@ The target's own commits are part of the plan: equal commits are left alone, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from offsite.groups.missing_records import RefusedOffset
-from offsite.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, TranslatedOffsets
+from offsite.groups.translation import (
+    BEHIND,
+    CLAMPED,
+    MATCHES,
+    MISSING,
+    NO_OFFSET,
+    REFUSED,
+    TranslatedOffsets,
+    Translation,
+)
 from offsite.log.group_offsets import (
     NO_EPOCH,
     CommittedOffset,
@@ -93,12 +102,11 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """A decided change of groups. `absent_topics` are topics of the groups that the target lacks. `notes`: further
-    sentences for a person. `refused`: the offsets that will not be set, with reasons."""
+    """A decided change of groups. `absent_topics` are topics of the groups that the target lacks. `refused`: the
+    offsets that will not be set, with reasons."""
 
     groups: tuple[GroupMove, ...]
     absent_topics: tuple[str, ...]
-    notes: tuple[str, ...] = ()
     refused: tuple[RefusedOffset, ...] = ()
 
     def changes(self) -> GroupTable:
@@ -127,18 +135,11 @@ class GroupPlan:
         )
 
 
-def plan_groups(  # noqa: PLR0913  # all by keyword but the groups, then and now
-    groups: GroupTable,
-    moved: Mapping[str, Sequence[TranslatedOffsets]],
-    current: GroupTable,
-    *,
-    absent_topics: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-    refused: tuple[RefusedOffset, ...] = (),
-) -> GroupPlan:
-    """The plan for `groups`. `moved`: the new offsets of `groups`; `current`: the target's groups now."""
-    moves = (_group(groups[name], moved[name], current.get(name)) for name in sorted(moved))
-    return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes, refused=refused)
+def plan_groups(groups: GroupTable, translation: Translation, current: GroupTable) -> GroupPlan:
+    """The plan for `groups` with new offsets by `translation`; `current`: the target's groups now."""
+    moved = translation.moved
+    moves = tuple(_group(groups[name], moved[name], current.get(name)) for name in sorted(moved))
+    return GroupPlan(groups=moves, absent_topics=translation.absent, refused=translation.refused)
 
 
 def _group(group: GroupOffsets, moved: Sequence[TranslatedOffsets], current: GroupOffsets | None) -> GroupMove:

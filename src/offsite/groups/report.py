@@ -117,16 +117,16 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
     return GroupPlanReport(
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,
-        origin=planned.origin,
+        origin=planned.as_of.origin,
         restore=planned.change.restore,
         cluster_id=planned.change.cluster_id,
         groups=tuple(_planned(group) for group in planned.plan.groups),
         counts=planned.plan.counts(),
         absent_topics=planned.plan.absent_topics,
-        notes=planned.plan.notes,
+        notes=planned.as_of.notes,
         failed=planned.unreadable,
-        earlier=planned.earlier,
-        gone=planned.gone,
+        earlier=planned.as_of.earlier_commits,
+        gone=planned.as_of.gone,
     )
 
 

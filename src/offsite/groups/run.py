@@ -62,18 +62,14 @@ class GroupsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroups:
-    """A decided change: nothing was touched yet. `unreadable` are groups of the target with unknown offsets: they are
-    left alone. `earlier`: offsets of an earlier commit; `gone`: groups that are gone, and would be put in place if
-    named in full; `unread_topics`: deleted topics with groups in damaged objects."""
+    """A decided change: nothing was touched yet. `as_of`: the groups of the backup. `unreadable` are groups of the
+    target with unknown offsets: they are left alone."""
 
     backup: Backup
     change: GroupChange
-    origin: str
+    as_of: GroupsAsOf
     plan: GroupPlan
     unreadable: tuple[GroupFailure, ...]
-    earlier: tuple[EarlierCommit, ...] = ()
-    gone: tuple[GoneSince, ...] = ()
-    unread_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,24 +119,13 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     translation = translate(as_of.groups, mapping)
     current = admin.groups.offsets(listed for listed in admin.groups.list() if listed.group in translation.moved)
     unreadable = {failure.group for failure in current.failed}
-    plan = plan_groups(
-        as_of.groups,
-        {name: topics for name, topics in translation.moved.items() if name not in unreadable},
-        current.groups,
-        absent_topics=translation.absent,
-        notes=as_of.notes,
-        refused=translation.refused,
-    )
-    change = _new_change(backup, request, cluster_id, as_of.point.seq)
+    readable = {name: topics for name, topics in translation.moved.items() if name not in unreadable}
     return PlannedGroups(
         backup=backup,
-        change=change,
-        origin=as_of.origin,
-        plan=plan,
+        change=_new_change(backup, request, cluster_id, as_of.point.seq),
+        as_of=as_of,
+        plan=plan_groups(as_of.groups, replace(translation, moved=readable), current.groups),
         unreadable=current.failed,
-        earlier=as_of.earlier_commits,
-        gone=as_of.gone,
-        unread_topics=tuple(as_of.unread),
     )
 
 
@@ -158,7 +143,7 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
         change=change,
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,
-        origin=planned.origin,
+        origin=planned.as_of.origin,
         restore=planned.change.restore,
         groups=len(planned.plan.groups) - len(not_set),
         offsets_set=offset_count(applied),
@@ -166,13 +151,13 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
         clamped=counts.clamped,
         missing=counts.missing,
         absent_topics=planned.plan.absent_topics,
-        notes=planned.plan.notes,
+        notes=planned.as_of.notes,
         failed=(*planned.unreadable, *failed),
         refused=planned.plan.refused,
         behind=counts.behind,
-        earlier=planned.earlier,
-        gone=planned.gone,
-        unread_topics=planned.unread_topics,
+        earlier=planned.as_of.earlier_commits,
+        gone=planned.as_of.gone,
+        unread_topics=tuple(planned.as_of.unread),
     )
 
 

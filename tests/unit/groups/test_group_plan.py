@@ -42,9 +42,7 @@ class Shifted:
 
 
 def planned(groups: dict[str, GroupOffsets], current: dict[str, GroupOffsets] | None = None) -> GroupPlan:
-    translation = translate(groups, Shifted())
-    moved, absent = translation.moved, translation.absent
-    return plan_groups(groups, moved, current or {}, absent_topics=absent)
+    return plan_groups(groups, translate(groups, Shifted()), current or {})
 
 
 def test_each_map_is_read_once_for_all_groups() -> None:

@@ -47,7 +47,7 @@ def plan(held: AvailableRecords | None, **offsets: int) -> GroupPlan:
         for name, at in offsets.items()
     }
     translation = translate(groups, Restored(held))
-    return plan_groups(groups, translation.moved, {}, refused=translation.refused)
+    return plan_groups(groups, translation, {})
 
 
 def test_a_group_below_records_that_are_missing_is_refused_by_name() -> None:
