@@ -54,7 +54,7 @@ class WriteAttempt:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SleeplessClock()
-        self._router = router
+        self.router = router
         self.target = target
         self.start = start
         self._fence = PartitionFence(store=store, layout=layout, target=target)
@@ -114,10 +114,10 @@ class WriteAttempt:
         `TargetNotEmpty`: another producer has written, in the range or before, and its records must not be touched.
         """
         log_range = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
-        stranger = first_foreign_offset(self._router, log_range, own_producer_ids=own_producer_ids | {self.producer_id})
+        stranger = first_foreign_offset(self.router, log_range, own_producer_ids=own_producer_ids | {self.producer_id})
         if stranger is not None:
             return foreign_records_error(self.target, stranger)
-        if start < end and holds_markers_only(self._router, replace(log_range, start=start)):
+        if start < end and holds_markers_only(self.router, replace(log_range, start=start)):
             self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
             return TargetDisturbed(
                 f"{self.target} has the same transaction marker twice at offsets {start} to {end}: the coordinator "

@@ -25,7 +25,6 @@ from typing import Self
 from offsite.kafka.admin import delete_before
 from offsite.kafka.lane import Lanes
 from offsite.kafka.log_writer import OUTCOMES_MAX, LogWriter
-from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.offsets import await_end_offset, settled_end_offset
 from offsite.kafka.producer import Producer, TransactionOutcome
 from offsite.kafka.transaction_replay import PartitionTransactions, TransactionSlot
@@ -53,29 +52,27 @@ _AGAIN = "run the same command again"
 
 
 class PreservingWriter:
-    """A writer of the target partition from offset `at` on. Use `transactions` only through the writer. `careful`:
-    nothing is sent behind the first batch of a transaction before the batch is in the log."""
+    """A writer of the partition of `attempt` from offset `at` on. Use `transactions` only through the writer.
+    `careful`: nothing is sent behind the first batch of a transaction before the batch is in the log."""
 
-    def __init__(  # noqa: PLR0913  # keyword-only: where to write, and how
+    def __init__(  # noqa: PLR0913  # keyword-only: how to write
         self,
-        router: Router,
-        target: TopicPartition,
+        attempt: WriteAttempt,
+        transactions: PartitionTransactions,
         *,
         at: int,
-        transactions: PartitionTransactions,
-        attempt: WriteAttempt,
         direct: bool,
         careful: bool = False,
         lanes: Lanes | None = None,
     ) -> None:
-        self._router = router
-        self._target = target
+        self._attempt, self._target = attempt, attempt.target
         self._transactions = transactions
-        self._attempt = attempt
         self._direct, self._careful = direct, careful
         self._open: dict[int, TransactionSlot] = {}
         self._producer: Producer = attempt.producer()
-        self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes)
+        self._log = LogWriter(
+            attempt.router, attempt.target, at=at, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes
+        )
 
     @property
     def at(self) -> int:
@@ -172,7 +169,7 @@ class PreservingWriter:
             self._await(self.at + self._transactions.end_empty(end - self.at))
 
     def _await(self, end: int) -> None:
-        end_offset = await_end_offset(self._router, self._target, end)
+        end_offset = await_end_offset(self._attempt.router, self._target, end)
         if end_offset != end:
             raise self._elsewhere(end_offset, end)
         if self.at != end:
@@ -229,7 +226,7 @@ class _Chain:
         self._task = task
         self._ends = ends
         self._attempt = attempt
-        self._router = shared_router(ends.kafka)
+        self._router = attempt.router
         self._transactions = PartitionTransactions(
             self._router,
             self._target,
@@ -246,11 +243,9 @@ class _Chain:
         self._source = SourcePieces(self._plan, ends.store, target_end=task.target_start)
         self._passed: WrittenPieces | None = WrittenPieces()
         self._writer = PreservingWriter(
-            self._router,
-            self._target,
+            attempt,
+            self._transactions,
             at=self._found,
-            transactions=self._transactions,
-            attempt=attempt,
             direct=task.direct,
             careful=task.careful,
             lanes=lanes,
@@ -307,14 +302,7 @@ class _Chain:
         """Offsets below the source's first batch are deleted when the log starts at the batch: records of other
         producers must not stand there."""
         if self._task.target_start < self._found <= self._source.first_offset:
-            check_filler(
-                self._router,
-                self._target,
-                start=self._task.target_start,
-                end=self._found,
-                transactions=self._transactions,
-                attempt=self._attempt,
-            )
+            check_filler(self._attempt, self._transactions, start=self._task.target_start, end=self._found)
         self._writer.fill_head(self._source.first_offset)
 
     def _remaining_pieces(self) -> Iterator[LogPiece]:
@@ -352,9 +340,7 @@ class _Chain:
         if passed.has_transactions:
             recovered = self._recover()
             self._writer.take_up(passed.take_up(recovered, self._target))
-        passed.check_end(
-            self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt
-        )
+        passed.check_end(self._attempt, self._transactions, end=self._found)
         why = "the target has records of an earlier attempt"
         decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
 

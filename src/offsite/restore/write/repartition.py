@@ -76,7 +76,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Rest
             attempts.append(attempt)
             stack.enter_context(attempt.judged())
             batchers[target.partition] = _Batcher(
-                stack.enter_context(TargetPartitionWriter(router, attempt, lanes=lanes)),
+                stack.enter_context(TargetPartitionWriter(attempt, lanes=lanes)),
                 batch_bytes=task.repartition.batch_bytes,
             )
         attempts[0].check()  # nothing is written before this

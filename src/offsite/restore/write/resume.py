@@ -144,28 +144,21 @@ class WrittenPieces:
             raise _lost(target)
         return {producer_id: recovered[first] for producer_id, first in self._first_offsets.items()}
 
-    def check_end(
-        self,
-        router: Router,
-        target: TopicPartition,
-        *,
-        end: int,
-        transactions: PartitionTransactions,
-        attempt: WriteAttempt,
-    ) -> None:
+    def check_end(self, attempt: WriteAttempt, transactions: PartitionTransactions, *, end: int) -> None:
         """Compare the end of the target, which is at `end`, with the expected end (see `ExpectedEnd`), and as many
         last offsets as `transactions` had slots: brokers might have ended these transactions. Raises `TransactionLost`,
         and the error of `attempt` for unexpected records."""
+        target = attempt.target
         check(transactions.slots <= COMPARED_OUTCOMES, f"{transactions.slots} transactions open at once in {target}")
         outcomes = {piece.start: piece for piece in self._outcomes}
         data = self._last_data.pieces
         if not data:
-            check_filler(router, target, start=0, end=end, transactions=transactions, attempt=attempt)
+            check_filler(attempt, transactions, start=0, end=end)
         since = data[0].start if data else end
         first = max(0, min(since, end - transactions.slots))
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
         expected = ExpectedEnd(data, outcomes)
-        for batch, header in _batches(router, log_range):
+        for batch, header in _batches(attempt.router, log_range):
             is_strange = not header.is_control and not header.is_transactional and not attempt.wrote(header)
             verdict = BatchVerdict.UNEXPECTED if is_strange else expected.judge(batch, header)
             if verdict is BatchVerdict.ENDED_BY_BROKERS:
@@ -174,20 +167,12 @@ class WrittenPieces:
                 raise attempt.unexpected(header.base_offset, end=end, own_producer_ids=transactions.producer_ids)
 
 
-def check_filler(  # noqa: PLR0913  # where to look, and who judges
-    router: Router,
-    target: TopicPartition,
-    *,
-    start: int,
-    end: int,
-    transactions: PartitionTransactions,
-    attempt: WriteAttempt,
-) -> None:
+def check_filler(attempt: WriteAttempt, transactions: PartitionTransactions, *, start: int, end: int) -> None:
     """Check that the last batches of `[start, end)`, a range without data of the source, are filler of this restore, or
     markers: records of other producers must not be deleted with the log's head. Raises the error of `attempt`."""
     first = max(start, end - _FILLER_BATCHES * FILLER_MAX_RECORDS)
-    log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
-    for _, header in _batches(router, log_range):
+    log_range = LogRange(topic=attempt.target.topic, partition=attempt.target.partition, start=first, end=end)
+    for _, header in _batches(attempt.router, log_range):
         is_ours = attempt.wrote(header) and header.max_timestamp_ms < 0
         if not header.is_control and not is_ours:
             raise attempt.unexpected(header.base_offset, end=end, own_producer_ids=transactions.producer_ids)

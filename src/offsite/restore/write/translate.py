@@ -32,7 +32,6 @@ from typing import NamedTuple, Protocol, Self
 
 from offsite.kafka.lane import Lanes
 from offsite.kafka.log_writer import LogWriter
-from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader, scan
@@ -84,13 +83,11 @@ class TargetPartitionWriter:
 
     def __init__(
         self,
-        router: Router,
         attempt: WriteAttempt,
         *,
         offset_map: OffsetMapBuilder | None = None,
         lanes: Lanes | None = None,
     ) -> None:
-        self._router = router
         self._attempt = attempt
         self._map = offset_map
         self.target = attempt.target
@@ -100,12 +97,12 @@ class TargetPartitionWriter:
         """Size of the batches that this attempt appended."""
         self.next_offset = attempt.start
         """The offset of the next record: behind all existing or sent records."""
-        self._log_end = settled_end_offset(router, self.target, start=attempt.start)
+        self._log_end = settled_end_offset(attempt.router, self.target, start=attempt.start)
         self._resumes = True
         self._last_there: deque[tuple[int, TargetBatch]] = deque(maxlen=COMPARED_BATCHES)
         self._producer = attempt.producer()
         self._writer = LogWriter(
-            router, self.target, at=self._log_end, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes
+            attempt.router, self.target, at=self._log_end, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes
         )
 
     @property
@@ -143,7 +140,7 @@ class TargetPartitionWriter:
         either."""
         end = self.next_offset + count
         if end > self._log_end:
-            self._log_end = settled_end_offset(self._router, self.target, start=self._log_end)
+            self._log_end = settled_end_offset(self._attempt.router, self.target, start=self._log_end)
         if end > self._log_end:
             self._end_resume()
         return self._resumes
@@ -166,7 +163,9 @@ class TargetPartitionWriter:
         first, target = self._last_there[0][0], self.target
         self._last_there.clear()
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
-        for item in PartitionReader(self._router).read(log_range, reach_back=True):  # a large batch may begin earlier
+        for item in PartitionReader(self._attempt.router).read(
+            log_range, reach_back=True
+        ):  # a large batch may begin earlier
             if not isinstance(item, Chunk):
                 continue
             for header in item.batches:
@@ -226,13 +225,13 @@ def translate_partition(
     beginning of this one, `TargetNotEmpty` when the target holds records of no attempt, and the errors of store and
     broker.
     """
-    router, chain = shared_router(ends.kafka), task.partition.chain
+    chain = task.partition.chain
     with attempt.judged():
         attempt.guard()  # the attempt may have begun long ago
         view = SourceView(chain, ends.store, read_committed=ends.read_committed)
         offset_map = OffsetMapBuilder(source_start=chain.segments[0].start, target_start=task.target_start)
         size_bytes = 0
-        with TargetPartitionWriter(router, attempt, offset_map=offset_map, lanes=lanes) as writer:
+        with TargetPartitionWriter(attempt, offset_map=offset_map, lanes=lanes) as writer:
             for batch in view.batches():
                 if (dense := dense_batch(*batch)) is not None:
                     size_bytes += len(dense.batch)
