@@ -105,14 +105,7 @@ class Preserving:
         return SourcePieces(self.task.partition.chain, self.store).pieces()
 
     def writer(self, attempt: WriteAttempt) -> PreservingWriter:
-        return PreservingWriter(
-            self.site.cluster.router,
-            attempt.target,
-            at=0,
-            transactions=self.transactions(),
-            attempt=attempt,
-            direct=self.task.direct,
-        )
+        return PreservingWriter(attempt, self.transactions(), at=0, direct=self.task.direct)
 
     def write(self, count: int) -> None:
         """The first pieces; then nothing more, as if killed."""
@@ -370,7 +363,7 @@ def test_records_of_others_among_filler_at_the_beginning_stop_it(site: Site) -> 
     passed = WrittenPieces()
     passed.add(UnusedOffsets(0, end))
     with pytest.raises(TargetNotEmpty, match="did not write"):
-        passed.check_end(router, target, end=end, transactions=transactions, attempt=attempt)
+        passed.check_end(attempt, transactions, end=end)
 
 
 def run_and_kill(task: Path, *, after_s: float) -> None:

@@ -214,15 +214,15 @@ def preserve_partition(
     """
     with attempt.judged():
         attempt.guard()  # the attempt may have begun long ago
-        with _Chain(task, ends, attempt, lanes) as chain:
-            return (yield from chain.run())
+        with _PartitionCopy(task, ends, attempt, lanes) as copy:
+            return (yield from copy.run())
 
 
-class _Chain:
-    """The state of one restored partition."""
+class _PartitionCopy:
+    """The copy of one partition: its source, its writer, and how far earlier attempts came."""
 
     def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt, lanes: Lanes | None) -> None:
-        self._plan, self._target = task.partition.chain, task.partition.target
+        self._chain, self._target = task.partition.chain, task.partition.target
         self._task = task
         self._ends = ends
         self._attempt = attempt
@@ -234,18 +234,18 @@ class _Chain:
             owner=attempt.producer_id,
             check=attempt.check,
         )
-        self._replays = any(segment.has_transactions for segment in self._plan.segments)
+        self._replays = any(segment.has_transactions for segment in self._chain.segments)
         if self._replays:
             self._transactions.await_outcomes()
         if not attempt.is_first and (self._replays or self._has_gaps()):
             self._recover()  # from now on, a writer that wakes begins and ends no transaction
-        self._found = settled_end_offset(self._router, self._target, start=task.target_start)
-        self._source = SourcePieces(self._plan, ends.store, target_end=task.target_start)
-        self._passed: WrittenPieces | None = WrittenPieces()
+        self._target_end = settled_end_offset(self._router, self._target, start=task.target_start)
+        self._source = SourcePieces(self._chain, ends.store, target_end=task.target_start)
+        self._written_before: WrittenPieces | None = WrittenPieces()
         self._writer = PreservingWriter(
             attempt,
             self._transactions,
-            at=self._found,
+            at=self._target_end,
             direct=task.direct,
             careful=task.careful,
             lanes=lanes,
@@ -254,8 +254,8 @@ class _Chain:
 
     def _has_gaps(self) -> bool:
         """Whether the partition has gaps, as far as segments tell. Empty transactions may have filled gaps."""
-        stored_offsets = sum(segment.records + segment.control_batches for segment in self._plan.segments)
-        return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > stored_offsets
+        stored_offsets = sum(segment.records + segment.control_batches for segment in self._chain.segments)
+        return self._chain.end - first_offset(self._chain, target_end=self._task.target_start) > stored_offsets
 
     def _recover(self) -> Mapping[int, TransactionSlot]:
         """Recover open transactions. Without the right to ask, or on brokers without the request, no attempt can have
@@ -276,7 +276,7 @@ class _Chain:
     def run(self) -> RestoreSteps:
         """Write the missing pieces, let the log start where the source's log did, and store the map."""
         # 1. Use up the offsets below the source's first batch.
-        start = log_start(self._plan)
+        start = log_start(self._chain)
         self._fill_head()
         # 2. Skip the pieces that earlier attempts wrote, and continue their open transactions.
         remaining = self._remaining_pieces()
@@ -290,7 +290,7 @@ class _Chain:
             self._writer.write(piece, ahead)
             yield
         self._writer.flush()
-        self._writer.check_end(self._plan.end)
+        self._writer.check_end(self._chain.end)
         # 4. Let the log start where the source's did, and store the map.
         self._attempt.check()  # brokers fence records, not the deletion of records
         if start > self._task.target_start:
@@ -301,8 +301,8 @@ class _Chain:
     def _fill_head(self) -> None:
         """Offsets below the source's first batch are deleted when the log starts at the batch: records of other
         producers must not stand there."""
-        if self._task.target_start < self._found <= self._source.first_offset:
-            check_filler(self._attempt, self._transactions, start=self._task.target_start, end=self._found)
+        if self._task.target_start < self._target_end <= self._source.first_offset:
+            check_filler(self._attempt, self._transactions, start=self._task.target_start, end=self._target_end)
         self._writer.fill_head(self._source.first_offset)
 
     def _remaining_pieces(self) -> Iterator[LogPiece]:
@@ -310,47 +310,47 @@ class _Chain:
         for piece in self._source.pieces():
             if isinstance(piece, DataPiece):
                 self._bytes += len(piece.batch)
-            remaining = piece if self._passed is None else self._remaining_of(piece, self._passed)
+            remaining = piece if self._written_before is None else self._remaining_of(piece, self._written_before)
             if remaining is not None:
                 yield remaining
 
     def _remaining_of(self, piece: LogPiece, passed: WrittenPieces) -> LogPiece | None:
-        if piece.end > self._found:
+        if piece.end > self._target_end:
             self._look_again()
-        if piece.end <= self._found:
+        if piece.end <= self._target_end:
             passed.add(piece)
             self._resumed_records = self._source.visible_records
             return None
-        if isinstance(piece, UnusedOffsets) and piece.start < self._found:
-            passed.add(UnusedOffsets(piece.start, self._found))
-            piece = UnusedOffsets(self._found, piece.end)
+        if isinstance(piece, UnusedOffsets) and piece.start < self._target_end:
+            passed.add(UnusedOffsets(piece.start, self._target_end))
+            piece = UnusedOffsets(self._target_end, piece.end)
         self._catch_up()
         return piece
 
     def _look_again(self) -> None:
         """A stopped writer may have woken while its records passed. From the next record on it is shut out."""
-        self._found = settled_end_offset(self._router, self._target, start=self._found)
-        self._writer.skip_to(max(self._writer.at, self._found))
+        self._target_end = settled_end_offset(self._router, self._target, start=self._target_end)
+        self._writer.skip_to(max(self._writer.at, self._target_end))
 
     def _catch_up(self) -> None:
         """All records of earlier attempts have passed: continue from their end. Only the first call has an effect."""
-        passed, self._passed = self._passed, None
-        if passed is None or self._found <= self._source.first_offset:
+        passed, self._written_before = self._written_before, None
+        if passed is None or self._target_end <= self._source.first_offset:
             return
         if passed.has_transactions:
             recovered = self._recover()
             self._writer.take_up(passed.take_up(recovered, self._target))
-        passed.check_end(self._attempt, self._transactions, end=self._found)
+        passed.check_end(self._attempt, self._transactions, end=self._target_end)
         why = "the target has records of an earlier attempt"
-        decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
+        decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._target_end)
 
     def _put_map(self, start: int) -> None:
         """Store the offset map: source and target offsets are equal."""
         builder = OffsetMapBuilder(source_start=start, target_start=start)
-        if self._plan.end > start:
-            builder.add(start, start, self._plan.end - start)
-        built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
-        self._ends.layout.put_map(self._ends.records, self._plan.source, built, making=self._task.making)
+        if self._chain.end > start:
+            builder.add(start, start, self._chain.end - start)
+        built = builder.build(source_end=self._chain.end, target_end=self._chain.end)
+        self._ends.layout.put_map(self._ends.records, self._chain.source, built, making=self._task.making)
 
     def _receipt(self) -> RestoreReceipt:
         return RestoreReceipt(

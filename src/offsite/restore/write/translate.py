@@ -163,9 +163,8 @@ class TargetPartitionWriter:
         first, target = self._last_there[0][0], self.target
         self._last_there.clear()
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
-        for item in PartitionReader(self._attempt.router).read(
-            log_range, reach_back=True
-        ):  # a large batch may begin earlier
+        reader = PartitionReader(self._attempt.router)
+        for item in reader.read(log_range, reach_back=True):  # a large batch may begin earlier
             if not isinstance(item, Chunk):
                 continue
             for header in item.batches:
