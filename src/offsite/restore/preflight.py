@@ -202,37 +202,6 @@ def _pairs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(configs.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preflight:
-    """Result of the checks. `problems` stop the restore; `settings` are the settings of every target topic
-    otherwise."""
-
-    problems: tuple[OffsiteError, ...]
-    settings: tuple[TargetTopicSettings, ...]
-
-
-def check_targets(
-    admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], facts: Circumstances
-) -> Preflight:
-    """The problems and settings of every target topic, existing or new. Changes nothing."""
-    by_topic = {target.topic: target for target in existing}
-    may_override = facts.retention == RetentionMode.OVERRIDE
-    problems = [
-        problem
-        for topic in topics
-        if topic.target in by_topic
-        for problem in target_problems(by_topic[topic.target], topic, may_override_retention=may_override)
-    ]
-    settings = [decide_settings(topic, by_topic.get(topic.target), facts) for topic in topics]
-    accepted, more = _check_settings(admin, settings)
-    large = [
-        batches_too_large(topic, limit_bytes)
-        for topic, decided in zip(topics, accepted, strict=True)
-        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, facts.defaults))
-    ]
-    return Preflight(problems=(*problems, *more, *large), settings=tuple(accepted))
-
-
 def read_circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
     """The facts for decisions about topics. Reads only."""
     return Circumstances(
@@ -251,13 +220,28 @@ def check_settings(
     *,
     also: Sequence[OffsiteError] = (),
 ) -> tuple[TargetTopicSettings, ...]:
-    """The settings of every target topic. Raises all problems, including `also`, as one error."""
-    preflight = check_targets(admin, topics, existing, facts)
-    raise_problems((*preflight.problems, *also))
-    return preflight.settings
+    """The settings of every target topic, existing or new. Changes nothing. Raises all problems, including `also`, as
+    one error."""
+    by_topic = {target.topic: target for target in existing}
+    may_override = facts.retention == RetentionMode.OVERRIDE
+    problems = [
+        problem
+        for topic in topics
+        if topic.target in by_topic
+        for problem in target_problems(by_topic[topic.target], topic, may_override_retention=may_override)
+    ]
+    settings = [decide_settings(topic, by_topic.get(topic.target), facts) for topic in topics]
+    accepted, more = _without_refused(admin, settings)
+    large = [
+        batches_too_large(topic, limit_bytes)
+        for topic, decided in zip(topics, accepted, strict=True)
+        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, facts.defaults))
+    ]
+    _raise_problems((*problems, *more, *large, *also))
+    return tuple(accepted)
 
 
-def raise_problems(problems: Sequence[OffsiteError]) -> None:
+def _raise_problems(problems: Sequence[OffsiteError]) -> None:
     """Raise one error that lists all of `problems`: of their own class if all have the same class, else
     `RestoreRefused`."""
     if not problems:
@@ -268,7 +252,7 @@ def raise_problems(problems: Sequence[OffsiteError]) -> None:
     raise kind("; ".join(problem.message for problem in problems), hint="; ".join(hints))
 
 
-def _check_settings(
+def _without_refused(
     admin: ClusterAdmin, settings: Sequence[TargetTopicSettings]
 ) -> tuple[list[TargetTopicSettings], list[OffsiteError]]:
     """Settings that the target refuses are left out of its topics; refusals for other reasons stop the restore."""
