@@ -9,33 +9,58 @@ they stay untried.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, WholeProgress
 from offsite.engine.task_attempt import LASTING_ERRORS
 from offsite.model.journal import decided, failed
+from offsite.model.names import named
 
 
-class Bundle(Protocol):
+class PartitionTask(Protocol):
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """Indexes of the bundle's tasks in the plan."""
+    def title(self) -> str:
+        """The partition of the task, for messages."""
 
 
-BundleT = TypeVar("BundleT", bound=Bundle)
+TaskT = TypeVar("TaskT", bound=PartitionTask)
 ResultT = TypeVar("ResultT")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle(Generic[TaskT]):
+    """Tasks for one worker. `numbers`: their indexes in the plan."""
+
+    numbers: tuple[int, ...]
+    tasks: tuple[TaskT, ...]
+
+    @classmethod
+    def of(cls, tasks: Sequence[TaskT], numbers: Iterable[int]) -> Bundle[TaskT]:
+        """The bundle of those of `tasks` with the given numbers."""
+        chosen = tuple(numbers)
+        return cls(numbers=chosen, tasks=tuple(tasks[number] for number in chosen))
+
+    @property
+    def title(self) -> str:
+        return named([task.title for task in self.tasks], most=1, of="partitions")
+
+
+def deal_out(numbers: Sequence[int], hands: int) -> list[Sequence[int]]:
+    """`numbers` dealt out to so many hands, one after another."""
+    return [numbers[first::hands] for first in range(hands)]
+
+
 def run_bundles(
-    bundles: Sequence[BundleT],
-    function: Callable[[BundleT], tuple[Done[ResultT] | Failed, ...]],
+    bundles: Sequence[Bundle[TaskT]],
+    function: Callable[[Bundle[TaskT]], tuple[Done[ResultT] | Failed, ...]],
     *,
-    bundle_of: Callable[[Sequence[int]], BundleT],
+    tasks: Sequence[TaskT],
     runner: Runner,
     on_progress: OnProgress | None,
 ) -> dict[int, Done[ResultT] | Failed]:
-    """Run bundles. Returns task number → outcome. `bundle_of` makes a bundle of tasks, by their numbers."""
+    """Run bundles of `tasks`. Returns task number → outcome."""
     run = _Run(function, runner, WholeProgress(on_progress))
     outcomes: dict[int, Done[ResultT] | Failed] = {}
     while bundles:  # every round leaves fewer tasks
@@ -48,25 +73,25 @@ def run_bundles(
         again = [*(n for numbers in shared for n in sorted(numbers) if _may_pass(outcomes[n])), *probes]
         if again:
             decided("tasks_again", why="they failed together with other tasks, and are tried alone", tasks=len(again))
-            outcomes |= run.all([bundle_of([number]) for number in again])
+            outcomes |= run.all([Bundle.of(tasks, [number]) for number in again])
         # 3. Continue with the untried tasks of bundles with an answered task.
         answered = {number for number in again if isinstance(outcomes[number], Done)}
-        may_go_on = [tasks for tasks, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
-        remaining = [[number for number in tasks if number not in probes] for tasks in may_go_on]
-        bundles = [bundle_of(numbers) for numbers in remaining if numbers]
+        may_go_on = [left for left, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
+        remaining = [[number for number in left if number not in probes] for left in may_go_on]
+        bundles = [Bundle.of(tasks, numbers) for numbers in remaining if numbers]
     return outcomes
 
 
-class _Run(Generic[BundleT, ResultT]):
+class _Run(Generic[TaskT, ResultT]):
     def __init__(
         self,
-        function: Callable[[BundleT], tuple[Done[ResultT] | Failed, ...]],
+        function: Callable[[Bundle[TaskT]], tuple[Done[ResultT] | Failed, ...]],
         runner: Runner,
         progress: WholeProgress,
     ) -> None:
         self._function, self._runner, self._progress = function, runner, progress
 
-    def all(self, bundles: Sequence[BundleT]) -> dict[int, Done[ResultT] | Failed]:
+    def all(self, bundles: Sequence[Bundle[TaskT]]) -> dict[int, Done[ResultT] | Failed]:
         outcomes: dict[int, Done[ResultT] | Failed] = {}
         results = self._runner.run_all(bundles, self._function, on_progress=self._progress)
         self._progress.next_run()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from offsite.engine.bundles import run_bundles
+from offsite.engine.bundles import Bundle, run_bundles
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, job_named
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
@@ -40,7 +40,7 @@ from offsite.restore.target_topics import (
     find_targets,
 )
 from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt
-from offsite.restore.write.bundle import AnyRestoreTask, RestoreBundle, WriteOutcome, bundle_restores, write_bundle
+from offsite.restore.write.bundle import AnyRestoreTask, WriteOutcome, bundle_restores, write_bundle
 from offsite.restore.write.pieces import log_start
 from offsite.restore.write.plan import Repartition, RestorePlan
 from offsite.restore.write.preserve import PreserveTask
@@ -55,7 +55,7 @@ from offsite.restore.write.translate import RestoreTask
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
-WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[WriteOutcome, ...]]
+WriteBundle: TypeAlias = Callable[[Bundle[AnyRestoreTask]], tuple[WriteOutcome, ...]]
 _NAMED_MAX = 5
 """Topics in one sentence."""
 
@@ -118,7 +118,7 @@ def _written_together(
         outcomes = run_bundles(
             bundle_restores(tasks, slots=runner.slots),
             write,
-            bundle_of=lambda numbers: RestoreBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
+            tasks=tasks,
             runner=runner,
             on_progress=on_progress,
         )

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from offsite.engine import bundles as module
-from offsite.engine.bundles import run_bundles
+from offsite.engine.bundles import Bundle, run_bundles
 from offsite.engine.runner import Done, Failed, RunProgress
 from offsite.model.errors import DamagedBatch, LeaderUnavailable
 from tests.inline_runner import InlineRunner
@@ -15,9 +14,8 @@ from tests.inline_runner import InlineRunner
 AWAY = LeaderUnavailable("away")
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    numbers: tuple[int, ...]
+def bundle(*numbers: int) -> Bundle[Any]:
+    return Bundle.of(range(8), numbers)
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +33,16 @@ class World:
         self._hides_others = hides_others
         self.runs: list[list[tuple[int, ...]]] = []
 
-    def run(self, bundles: Sequence[Bundle]) -> dict[int, Done[int] | Failed]:
+    def run(self, bundles: Sequence[Bundle[Any]]) -> dict[int, Done[int] | Failed]:
         return run_bundles(
             bundles,
             self._work,
-            bundle_of=lambda numbers: Bundle(tuple(numbers)),
+            tasks=range(8),
             runner=_Runner(self.runs),
             on_progress=None,
         )
 
-    def _work(self, bundle: Bundle) -> tuple[Done[int] | Failed, ...]:
+    def _work(self, bundle: Bundle[Any]) -> tuple[Done[int] | Failed, ...]:
         found: list[Done[int] | Failed] = []
         for number in bundle.numbers:
             waits = sum(isinstance(each, Failed) and each.tried for each in found)
@@ -70,14 +68,14 @@ class _Runner(InlineRunner):
 
 def test_what_was_not_tried_is_tried_when_one_that_waited_was_answered() -> None:
     world = World(away=range(2, 8), back_after=1)
-    outcomes = world.run([Bundle(tuple(range(8)))])
+    outcomes = world.run([bundle(*range(8))])
     assert world.runs == [[tuple(range(8))], [(2,), (3,), (7,)], [(4, 5, 6)]]
     assert all(isinstance(outcomes[number], Done) for number in range(8))
 
 
 def test_nobody_waits_for_each_partition_of_a_broker_that_stays_away() -> None:
     world = World(away=range(8), back_after=99)
-    outcomes = world.run([Bundle(tuple(range(8)))])
+    outcomes = world.run([bundle(*range(8))])
     assert world.runs == [[tuple(range(8))], [(0,), (1,), (7,)]]
     assert all(isinstance(each, Failed) for each in outcomes.values())
 
@@ -85,7 +83,7 @@ def test_nobody_waits_for_each_partition_of_a_broker_that_stays_away() -> None:
 def test_one_of_the_untried_that_is_answered_brings_the_others() -> None:
     """The two that waited are sick, and nothing else."""
     world = World(away=[0, 1], back_after=99, hides_others=True)
-    outcomes = world.run([Bundle(tuple(range(8)))])
+    outcomes = world.run([bundle(*range(8))])
     assert world.runs == [[tuple(range(8))], [(0,), (1,), (7,)], [(2, 3, 4, 5, 6)]]
     assert [isinstance(outcomes[number], Done) for number in range(8)] == [False, False, *[True] * 6]
 
@@ -94,7 +92,7 @@ def test_what_is_damaged_stays_so_and_its_trace_is_told(monkeypatch: pytest.Monk
     told: list[str] = []
     monkeypatch.setattr(module, "failed", lambda _, *, trace, **fields: told.append(f"{fields['number']} {trace}"))
     world = World(away=(), back_after=0, lasting=[1])
-    outcomes = world.run([Bundle((0, 1)), Bundle((2,))])
+    outcomes = world.run([bundle(0, 1), bundle(2)])
     assert world.runs == [[(0, 1), (2,)]]
     assert isinstance(outcomes[1], Failed)
     assert told == ["1 Trace\nDamagedBatch: damaged"]
@@ -120,9 +118,9 @@ def test_the_progress_of_a_second_run_goes_on_behind_the_first() -> None:
 
     world = World(away=[0], back_after=1)
     run_bundles(
-        [Bundle((0, 1))],
+        [bundle(0, 1)],
         world._work,
-        bundle_of=lambda numbers: Bundle(tuple(numbers)),
+        tasks=range(8),
         runner=Telling(world.runs),
         on_progress=seen.append,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from offsite.engine.bundles import Bundle
 from offsite.engine.runner import Failed
 from offsite.kafka.log_writer import LogWriter
 from offsite.kafka.net.backoff import Backoff
@@ -25,7 +26,6 @@ from offsite.repository.restores.fence import PartitionFence
 from offsite.restore import write_jobs
 from offsite.restore.run import run_restore
 from offsite.restore.write import bundle as task_module
-from offsite.restore.write.bundle import RestoreBundle
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.partition_log import PartitionLog, RefusedError
 from tests.fake_cluster.site import Site, open_site
@@ -115,7 +115,7 @@ def test_nor_when_the_partition_is_tried_again_in_the_same_run(site: Site, monke
 
     class Runner(InlineRunner):
         def run_all(self, tasks: Sequence[Any], function: Callable[[Any], Any], **given: Any) -> list[Any]:
-            if isinstance(tasks[0], RestoreBundle):
+            if isinstance(tasks[0], Bundle):
                 runs.append([len(each.tasks) for each in tasks])
                 if len(runs) > 1:
                     site.target.failing.clear()  # the leader is back
@@ -183,10 +183,10 @@ def ended(run: Callable[[], object]) -> object:
     return found[0]
 
 
-def as_one(bundles: Sequence[RestoreBundle]) -> RestoreBundle:
+def as_one(bundles: Sequence[Bundle[Any]]) -> Bundle[Any]:
     """All their tasks, in the plan's order."""
     tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
-    return RestoreBundle(numbers=tuple(sorted(tasks)), tasks=tuple(tasks[n] for n in sorted(tasks)))
+    return Bundle(numbers=tuple(sorted(tasks)), tasks=tuple(tasks[n] for n in sorted(tasks)))
 
 
 COUNT = 12
@@ -218,7 +218,7 @@ class Sleeper:
             self.go_on.wait(60)
         return outcome
 
-    def _run_bundles(self, bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
+    def _run_bundles(self, bundles: Sequence[Bundle[Any]], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
         whole = as_one(bundles)
 
         def run(name: str) -> threading.Thread:
@@ -287,7 +287,7 @@ def test_leaders_that_are_away_do_not_hold_a_transaction_open_beside_them(
             times.append(time.monotonic())
         return step(steps)
 
-    def one_bundle(bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
+    def one_bundle(bundles: Sequence[Bundle[Any]], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
         site.target.failing |= {(Api.LIST_OFFSETS, key(n)): NOT_LEADER for n in range(1, partitions)}
         return dict(enumerate(write(as_one(bundles))))
 
@@ -313,7 +313,7 @@ def test_a_worker_that_was_stopped_in_front_of_its_first_attempt_writes_nothing_
             wake.wait(60)
         return take(self, by=by)
 
-    def run_bundles(bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
+    def run_bundles(bundles: Sequence[Bundle[Any]], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
         whole = as_one(bundles)
         stale.append(threading.Thread(target=write, args=(whole,), name="stale"))
         stale[0].start()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from offsite.engine.bundles import Bundle
 from offsite.engine.runner import Done, Failed
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
@@ -19,7 +20,7 @@ from offsite.points.point_in_time import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic
-from offsite.restore.compare.partition import ProofBundle, ProofEnds
+from offsite.restore.compare.partition import ProofEnds
 from offsite.restore.compare.proof import Proof, prove
 from offsite.restore.compare.records import PartitionProof
 from offsite.stores.store import Store
@@ -76,7 +77,7 @@ class Scripted(InlineRunner):
     def run_all(self, tasks: Sequence[Any], function: Callable[..., Any], **_: object) -> list[Any]:  # type: ignore[override]
         return [self._bundle(each) for each in tasks]
 
-    def _bundle(self, bundle: ProofBundle) -> Any:
+    def _bundle(self, bundle: Bundle[Any]) -> Any:
         found = [self._next(each.target.partition) for each in bundle.tasks]
         outcomes = [Failed(error=o, trace="") if isinstance(o, OffsiteError) else Done(value=o) for o in found]
         return outcomes[0] if len(outcomes) == 1 and isinstance(outcomes[0], Failed) else Done(value=tuple(outcomes))

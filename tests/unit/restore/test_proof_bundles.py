@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.engine.bundles import Bundle
 from offsite.engine.runner import Done, Failed
 from offsite.kafka.net.backoff import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
@@ -17,7 +18,6 @@ from offsite.restore.compare import partition as bundles_module
 from offsite.restore.compare.partition import (
     SMALL_BYTES,
     SMALL_MAX,
-    ProofBundle,
     ProofTask,
     bundle_proofs,
     empty_proof,
@@ -60,7 +60,7 @@ def proven(
     monkeypatch.setattr(bundles_module, "prove_partition", prove)
     monkeypatch.setattr(bundles_module, "shared_router", lambda _: Leaders(leaders))
     tasks = tuple(map(task, range(count)))
-    return list(prove_bundle(ProofBundle(numbers=tuple(range(count)), tasks=tasks), ends=ENDS))
+    return list(prove_bundle(Bundle(numbers=tuple(range(count)), tasks=tasks), ends=ENDS))
 
 
 def errors(outcomes: list[Any]) -> list[OffsiteError | None]:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.engine.bundles import Bundle
 from offsite.points.point_in_time import PartitionChain
-from offsite.restore.write.bundle import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, RestoreBundle, bundle_restores
+from offsite.restore.write.bundle import SMALL_BYTES, SMALL_MAX, TOGETHER_MAX, bundle_restores
 from offsite.restore.write.plan import PartitionRestore
 from offsite.restore.write.translate import RestoreTask
 from tests.unit.restore.test_restore_plan import partition, segment
@@ -19,7 +20,7 @@ def task(number: int, size_bytes: int) -> RestoreTask:
     return RestoreTask(partition=PartitionRestore.into("t", chain), target_start=0)
 
 
-def is_large(bundle: RestoreBundle) -> bool:
+def is_large(bundle: Bundle[RestoreTask]) -> bool:
     return any(segment.raw_bytes >= SMALL_BYTES for each in bundle.tasks for segment in each.partition.chain.segments)
 
 

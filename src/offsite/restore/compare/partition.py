@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from blake3 import blake3
 
+from offsite.engine.bundles import Bundle, deal_out
 from offsite.engine.runner import Done, Failed
 from offsite.engine.task_attempt import wrap_foreign
 from offsite.kafka.config import KafkaConfig
@@ -29,7 +30,6 @@ from offsite.log.range import Hole, LogRange
 from offsite.log.records.filler import is_filler
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided, safe_trace
-from offsite.model.names import named
 from offsite.model.units import MIB
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView, VisibleBatch, committed_view, stored_log
@@ -87,6 +87,10 @@ class ProofTask:
     holes: tuple[LogRange, ...] = ()
     skip_below: int = 0
     skip_records: int = 0
+
+    @property
+    def title(self) -> str:
+        return str(self.target.topic_partition)
 
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
@@ -297,31 +301,16 @@ def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[Visi
 ProofOutcome: TypeAlias = Done[PartitionProof] | Failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofBundle:
-    """Partitions that one worker compares in order. `numbers`: their indexes in the plan."""
-
-    numbers: tuple[int, ...]
-    tasks: tuple[ProofTask, ...]
-
-    @property
-    def title(self) -> str:
-        return named([str(task.target.topic_partition) for task in self.tasks], most=1, of="partitions")
-
-
-def bundle_proofs(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
+def bundle_proofs(tasks: Sequence[ProofTask], *, slots: int) -> list[Bundle[ProofTask]]:
     """All `tasks`: large tasks alone, small tasks dealt out. `slots`: number of bundles that run at once."""
     small = [number for number, task in enumerate(tasks) if _size_bytes(task) < SMALL_BYTES]
     is_small = set(small)
     count = max(min(slots, len(small)), -(-len(small) // SMALL_MAX))
-    hands = [
-        *((number,) for number in range(len(tasks)) if number not in is_small),
-        *(tuple(small[first::count]) for first in range(count)),
-    ]
-    return [ProofBundle(numbers=hand, tasks=tuple(tasks[number] for number in hand)) for hand in hands]
+    large = ([number] for number in range(len(tasks)) if number not in is_small)
+    return [Bundle.of(tasks, hand) for hand in (*large, *deal_out(small, count))]
 
 
-def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[ProofOutcome, ...]:
+def prove_bundle(bundle: Bundle[ProofTask], *, ends: ProofEnds) -> tuple[ProofOutcome, ...]:
     """Compare the partitions, and return the outcomes in order. For a bundle of one partition, raises the errors of the
     partition."""
     if len(bundle.tasks) == 1:
@@ -329,7 +318,7 @@ def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[ProofOutcome,
     return tuple(_all_proven(bundle, ends))
 
 
-def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[ProofOutcome]:
+def _all_proven(bundle: Bundle[ProofTask], ends: ProofEnds) -> Iterator[ProofOutcome]:
     silent = SilentLeaders(shared_router(ends.kafka))
     for task in bundle.tasks:
         target = task.target.topic_partition

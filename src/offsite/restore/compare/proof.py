@@ -30,7 +30,6 @@ from offsite.restore.compare.bounds import (
 )
 from offsite.restore.compare.expected import ExpectedTopic, PartitionCheck, plan_checks
 from offsite.restore.compare.partition import (
-    ProofBundle,
     ProofEnds,
     ProofOutcome,
     ProofTask,
@@ -256,7 +255,7 @@ def _read(
         outcomes = run_bundles(
             bundle_proofs(tasks, slots=runner.slots),
             partial(prove_bundle, ends=ends),
-            bundle_of=lambda numbers: ProofBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
+            tasks=tasks,
             runner=runner,
             on_progress=on_progress,
         )

@@ -8,10 +8,10 @@ share requests: a task has several partitions, and small partitions cost less th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from offsite.engine.bundles import Bundle, deal_out
 from offsite.engine.runner import Done, Failed
 from offsite.engine.task_attempt import wrap_foreign
 from offsite.kafka.lane import Lanes
@@ -19,7 +19,6 @@ from offsite.kafka.net.backoff import SilentLeaders
 from offsite.kafka.net.routing import shared_router
 from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import safe_trace
-from offsite.model.names import named
 from offsite.model.units import MIB
 from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, RestoreSteps, WriteAttempt, paced_lanes
 from offsite.restore.write.preserve import PreserveTask, preserve_partition
@@ -29,26 +28,14 @@ AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
 WriteOutcome: TypeAlias = Done[RestoreReceipt] | Failed
 
 TOGETHER_MAX = 4
-"""Partitions that a task writes in turns. More partitions gain little, and every partition needs memory."""
+"""Partitions that a worker writes in turns. More partitions gain little, and every partition needs memory."""
 SMALL_BYTES = 4 * MIB
 """A partition with fewer bytes is small: its start takes about as long as its write."""
 SMALL_MAX = 64
 """Small partitions of a bundle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreBundle:
-    """Partitions that one worker writes, `TOGETHER_MAX` at a time. `numbers`: their indexes in the plan."""
-
-    numbers: tuple[int, ...]
-    tasks: tuple[AnyRestoreTask, ...]
-
-    @property
-    def title(self) -> str:
-        return named([str(task.partition.target) for task in self.tasks], most=1, of="partitions")
-
-
-def bundle_restores(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundle]:
+def bundle_restores(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[Bundle[AnyRestoreTask]]:
     """All `tasks`, dealt out by size, the largest first, into bundles of similar size. `slots`: number of bundles that
     run at once."""
     ordered = sorted(range(len(tasks)), key=lambda number: -_size_bytes(tasks[number]))
@@ -56,11 +43,11 @@ def bundle_restores(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[Rest
     small = ordered[len(large) :]
     rounds = -(-len(large) // (slots * TOGETHER_MAX))
     count = max(min(slots, len(small)), -(-len(small) // SMALL_MAX))
-    hands = [*_dealt(large, min(rounds * slots, len(large))), *_dealt(small, count)]
-    return [RestoreBundle(numbers=hand, tasks=tuple(tasks[number] for number in hand)) for hand in hands]
+    hands = [*deal_out(large, min(rounds * slots, len(large))), *deal_out(small, count)]
+    return [Bundle.of(tasks, hand) for hand in hands]
 
 
-def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[WriteOutcome, ...]:
+def write_bundle(bundle: Bundle[AnyRestoreTask], *, ends: RestoreEnds) -> tuple[WriteOutcome, ...]:
     """Write the partitions, and return the outcomes in order: a partition that cannot be written does not stop the
     rest. For a bundle of one partition, raises the errors of the partition."""
     if len(bundle.tasks) == 1:
@@ -214,7 +201,3 @@ def _step(steps: RestoreSteps) -> WriteOutcome | None:
 
 def _size_bytes(task: AnyRestoreTask) -> int:
     return task.partition.chain.raw_bytes
-
-
-def _dealt(numbers: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
-    return (tuple(numbers[first::count]) for first in range(count))

@@ -198,6 +198,10 @@ class PreserveTask:
     careful: bool = False
     making: int = 1
 
+    @property
+    def title(self) -> str:
+        return str(self.partition.target)
+
 
 def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
     """The beginning of all transactional ids of one restored partition."""

@@ -213,6 +213,10 @@ class RestoreTask:
     target_start: int
     making: int = 1
 
+    @property
+    def title(self) -> str:
+        return str(self.partition.target)
+
 
 def translate_partition(
     task: RestoreTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
