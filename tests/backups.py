@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, ProvenGap, TopicShape
+from offsite.repository.commit import Commit, CommitChanges, Position, ProvenGap, TopicShape
 from offsite.repository.coverage import find_unaccounted
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader

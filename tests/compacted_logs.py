@@ -9,14 +9,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.options import CompressionChoice
 from offsite.points.point_in_time import PointInTime, chains_of, point_in_time
 from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, Position, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState

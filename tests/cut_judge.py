@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from offsite.cut.cut import GroupOffset
-from offsite.cut.window import Ends, GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window
+from offsite.cut.window import Ends, GroupCommit, SpanOutcome, TransactionSpan, Window
+from offsite.log.range import PartitionId
 
 UNLIMITED = 1 << 63
 """The end of a partition outside of the ends."""
@@ -24,7 +25,7 @@ class Violation:
 
     rule: Literal["C1", "C2", "C2'", "C3", "C4", "C7"]
     subject: str
-    partition: PartitionKey | None
+    partition: PartitionId | None
     end: int
 
 
@@ -107,7 +108,7 @@ def _disordered(kept_spans: Collection[TransactionSpan], lost: Collection[Transa
     """Rule C2': transactions that are kept although an earlier transaction of their producer, or of their group's
     offset, is left out."""
     numbers: dict[str | int, int] = {}
-    positions: dict[tuple[str, PartitionKey], int] = {}
+    positions: dict[tuple[str, PartitionId], int] = {}
     for span in lost:
         numbers[span.producer] = min(span.number, numbers.get(span.producer, UNLIMITED))
         for read in span.reads:
@@ -141,7 +142,7 @@ def _broken_promises(window: Window, ends: Ends, readable: Ends) -> Iterator[Vio
 
 def _replay(
     ends: Ends, left_out: Iterable[TransactionSpan], window: Window
-) -> dict[tuple[str, PartitionKey], GroupCommit]:
+) -> dict[tuple[str, PartitionId], GroupCommit]:
     """What coordinators know after reading their logs up to `ends` without the left-out transactions: the last commit
     of every group and partition, up to the first commit that is not kept."""
     kept_spans, lost = _parted(left_out, window)
@@ -149,8 +150,8 @@ def _replay(
     events = [(read, False) for span in lost for read in span.reads]
     events += [(commit, _is_backed(commit, ends)) for commit in below]
     events += [(read, True) for span in kept_spans for read in span.reads]
-    stopped: set[tuple[str, PartitionKey]] = set()
-    last: dict[tuple[str, PartitionKey], GroupCommit] = {}
+    stopped: set[tuple[str, PartitionId]] = set()
+    last: dict[tuple[str, PartitionId], GroupCommit] = {}
     for commit, is_kept in sorted(events, key=lambda event: (event[0].log, event[0].position)):
         key = commit.group, commit.partition
         if not is_kept:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from offsite.log.range import PartitionId
 from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, PassProgress
+from offsite.repository.commit import CommitChanges, PassProgress
 from offsite.repository.segments.reader import stored_markers
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition, put_commit_cut
 from offsite.repository.state import BackupState

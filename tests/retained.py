@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.ids import dated_id
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, CutBack, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, CutBack, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record

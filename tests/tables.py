@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from offsite.log.batch import scan
 from offsite.log.buffer import Buffer
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter

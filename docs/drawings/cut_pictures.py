@@ -14,7 +14,8 @@ from offsite.cut.cut import Cut
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import clean_readings, transactional_ids
-from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.cut.window import GroupCommit
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import TransactionChange
 
 from .history import History
@@ -48,10 +49,10 @@ class Shown:
         evidence = self.history.evidence
         return clean_readings(evidence.readings, evidence.changes or (), evidence.listed)
 
-    def ends(self, reading: int) -> Mapping[PartitionKey, int]:
+    def ends(self, reading: int) -> Mapping[PartitionId, int]:
         return self.history.evidence.readings[reading].ends
 
-    def key(self, name: str) -> PartitionKey:
+    def key(self, name: str) -> PartitionId:
         (found,) = (each for each in self.ends(-1) if str(each) == name)
         return found
 
@@ -61,7 +62,7 @@ class Shown:
     def commits(self, producer: str) -> list[GroupCommit]:
         return [each for each, of in self.history.evidence.commits if self.names.get(of) == producer]
 
-    def last_ended(self, producer: str, key: PartitionKey) -> tuple[int, int]:
+    def last_ended(self, producer: str, key: PartitionId) -> tuple[int, int]:
         """The first record and the marker of the last transaction of a producer that was seen to end in a partition."""
         return [
             (each.first_offset, each.offset)
@@ -69,7 +70,7 @@ class Shown:
             if self.names.get(each.producer_id) == producer
         ][-1]
 
-    def under_way(self, producer: str, key: PartitionKey) -> tuple[int, int | None]:
+    def under_way(self, producer: str, key: PartitionId) -> tuple[int, int | None]:
         """The first record of the transaction of a producer that was open at the end, and its marker that came then."""
         (first,) = (
             each.first_offset
@@ -130,7 +131,7 @@ def ends_picture(shown: Shown) -> str:
     )
 
 
-def _torn_lane(shown: Shown, key: PartitionKey, name: str, *, note: str) -> Lane:
+def _torn_lane(shown: Shown, key: PartitionId, name: str, *, note: str) -> Lane:
     first, marker = shown.last_ended(TORN, key)
     end = shown.ends(FIRST)[key]
     return Lane(
@@ -180,7 +181,7 @@ def left_out_picture(shown: Shown) -> str:
     )
 
 
-def _left_out_lane(shown: Shown, key: PartitionKey) -> Lane:
+def _left_out_lane(shown: Shown, key: PartitionId) -> Lane:
     first, marker = shown.last_ended(LEFT_OUT, key)
     open_first, open_marker = shown.under_way(OPEN, key)
     end = shown.ends(-1)[key]
@@ -197,7 +198,7 @@ def _left_out_lane(shown: Shown, key: PartitionKey) -> Lane:
     )
 
 
-def _kept(shown: Shown, key: PartitionKey, low: int) -> Iterator[Bar]:
+def _kept(shown: Shown, key: PartitionId, low: int) -> Iterator[Bar]:
     """Committed transactions of the partition that the cut keeps, as far as they are in the picture."""
     left_out = shown.cut.markers_left_out().get(key, ())
     for each in shown.history.evidence.tails[key].markers:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
-from offsite.cut.window import Ends, GroupCommit, PartitionKey
+from offsite.cut.window import Ends, GroupCommit
 from offsite.log.markers import Marker
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 from offsite.log.transactions import OpenTransaction, PartitionTail
 
@@ -23,7 +24,7 @@ class History:
     application had lost or done twice after a restore of the ends as they were copied, in words."""
 
     evidence: CutEvidence
-    later: Mapping[PartitionKey, Mapping[int, int]]
+    later: Mapping[PartitionId, Mapping[int, int]]
     faults: tuple[str, ...]
 
 
@@ -76,7 +77,7 @@ class _Writing:
     def _ends(self, ends: Ends) -> list[int]:
         return [ends[key] for key in self._keys]
 
-    def _tail(self, key: PartitionKey) -> dict[str, Any]:
+    def _tail(self, key: PartitionId) -> dict[str, Any]:
         tail = self._evidence.tails[key]
         return {
             "partition": self._numbers[key],
@@ -92,7 +93,7 @@ class _Writing:
 
 
 def decode_history(item: Mapping[str, Any]) -> History:
-    keys = [PartitionKey(topic, "", number) for topic, number in item["partitions"]]
+    keys = [PartitionId(topic, "", number) for topic, number in item["partitions"]]
     evidence = CutEvidence(
         readings=tuple(
             EndsReading(
@@ -129,7 +130,7 @@ def _tail(item: Mapping[str, Any]) -> PartitionTail:
     )
 
 
-def _commit(row: list[Any], keys: list[PartitionKey]) -> LoggedCommit:
+def _commit(row: list[Any], keys: list[PartitionId]) -> LoggedCommit:
     group, partition, offset, log, position, producer = row
     return LoggedCommit(
         GroupCommit(

@@ -7,10 +7,9 @@ from functools import cache
 
 from offsite.log.markers import Marker, Markers
 from offsite.log.offset_map import OffsetMapBuilder
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.log.transactions import OpenTransaction
 from offsite.model.untrusted.bounded_json import DigestState, check_digest
-from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id

@@ -10,13 +10,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, Position, RecordedHole, TopicShape
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment

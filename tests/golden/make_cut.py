@@ -23,7 +23,8 @@ from offsite.backup import pass_cut
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import CutEvidence
-from offsite.cut.window import PartitionKey, SpanOutcome
+from offsite.cut.window import SpanOutcome
+from offsite.log.range import PartitionId
 from offsite.model.options import CutChoice, OffsetsMode
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.model.topic_choices import parse_renames
@@ -103,8 +104,8 @@ def _shows(evidence: CutEvidence) -> int:
 
 
 def _later(
-    evidence: CutEvidence, markers: Mapping[PartitionKey, Mapping[int, tuple[int, ...]]]
-) -> dict[PartitionKey, dict[int, int]]:
+    evidence: CutEvidence, markers: Mapping[PartitionId, Mapping[int, tuple[int, ...]]]
+) -> dict[PartitionId, dict[int, int]]:
     """The first marker of each producer behind the end of each partition."""
     ends = evidence.readings[-1].ends
     return {

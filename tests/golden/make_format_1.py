@@ -8,12 +8,12 @@ from array import array
 from pathlib import Path
 
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, Position, RecordedHole, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter

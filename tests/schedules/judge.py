@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState
 from tests.schedules.raw_log import RawBatch, RawLog, raw_batch

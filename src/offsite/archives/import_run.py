@@ -22,14 +22,14 @@ from offsite.archives.import_task import (
 from offsite.engine.runner import OnProgress, Runner, job_named
 from offsite.groups.snapshots import SavedGroups, save_groups
 from offsite.kafka.groups import FetchedGroups
-from offsite.log.range import GapEvidence, TopicPartition, uncovered
+from offsite.log.range import GapEvidence, PartitionId, TopicPartition, uncovered
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
 from offsite.model.names import amount
 from offsite.model.selection import TopicSelection
 from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
+from offsite.repository.commit import CommitChanges, Position, ProvenGap, RecordedHole, TopicShape
 from offsite.repository.coverage import UnaccountedRange, find_unaccounted
 from offsite.repository.descriptor import import_origin, origin_options
 from offsite.repository.layout import BackupLayout

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_plan import PARTITION_ERRORS, CopyPlan, PartitionBounds, PositionKey, SickPartition
+from offsite.backup.copy_plan import PARTITION_ERRORS, CopyPlan, PartitionBounds, SickPartition
 from offsite.engine.runner import Done, Failed
 from offsite.log.batch import LastBatch
-from offsite.log.range import Gap, Hole, Span
+from offsite.log.range import Gap, Hole, PartitionId, Span, TopicPartition
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.commit import NO_EPOCH, PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.commit import NO_EPOCH, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import frontier, segment_span
 from offsite.repository.segments.segment import Segment
 
@@ -72,15 +72,15 @@ class Committable:
     gaps: tuple[ProvenGap, ...]
     positions: tuple[Position, ...]
     failed: tuple[PartitionFailure, ...]
-    progress: Mapping[PositionKey, PartitionProgress] = field(default_factory=dict)
+    progress: Mapping[PartitionId, PartitionProgress] = field(default_factory=dict)
     completed_tasks: tuple[int, ...] = ()
 
 
-NO_PROGRESS: Mapping[PositionKey, PartitionProgress] = {}
+NO_PROGRESS: Mapping[PartitionId, PartitionProgress] = {}
 
 
 def find_committable(
-    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PositionKey, PartitionProgress] = NO_PROGRESS
+    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PartitionId, PartitionProgress] = NO_PROGRESS
 ) -> Committable:
     """Find the part of `outcomes` (in the order of `plan.tasks`) that may be committed, and the partitions that failed.
     A partition with unfinished tasks has not failed. `progress`: how far earlier commits got. Of a completely committed
@@ -92,7 +92,7 @@ def find_committable(
     if len(failures) == len(plan.tasks):
         _check_some_are_sound(plan, failures)
     parts = [
-        _committable(bounds, pending, progress.get(bounds.key) or _initial_progress(plan, bounds))
+        _committable(bounds, pending, progress.get(bounds.partition_id) or _initial_progress(plan, bounds))
         for bounds, pending in _by_partition(plan, outcomes, progress)
     ]
     return Committable(
@@ -101,20 +101,20 @@ def find_committable(
         gaps=tuple(gap for part in parts for gap in part.gaps),
         positions=tuple(part.position for part in parts),
         failed=(*_sick(plan.sick), *(part.failure for part in parts if part.failure is not None)),
-        progress={bounds.key: part.progress for bounds, part in zip(plan.bounds, parts, strict=True)},
+        progress={bounds.partition_id: part.progress for bounds, part in zip(plan.bounds, parts, strict=True)},
         completed_tasks=tuple(number for part in parts for number in part.completed_tasks),
     )
 
 
 def _initial_progress(plan: CopyPlan, bounds: PartitionBounds) -> PartitionProgress:
-    start = plan.starts.get(bounds.key, bounds.log_start)
-    return PartitionProgress(tasks=0, end=start, last_batch=plan.borders.get(bounds.key))
+    start = plan.starts.get(bounds.partition_id, bounds.log_start)
+    return PartitionProgress(tasks=0, end=start, last_batch=plan.borders.get(bounds.partition_id))
 
 
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
     """Pass when at least a partition is sound. Partitions without news are sound if every failure concerns a single
     partition."""
-    without_news = {bounds.key for bounds in plan.bounds} - {task.key for task in plan.tasks}
+    without_news = {bounds.partition_id for bounds in plan.bounds} - {task.partition_id for task in plan.tasks}
     of_all = [error for error in failures if not isinstance(error, PARTITION_ERRORS)]
     if of_all or not without_news:
         errors = [*of_all, *failures, *(sick.error for sick in plan.sick)]
@@ -146,23 +146,23 @@ class _PendingTasks:
 
 
 def _by_partition(
-    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PositionKey, PartitionProgress]
+    plan: CopyPlan, outcomes: Sequence[BackupOutcome], progress: Mapping[PartitionId, PartitionProgress]
 ) -> Iterator[tuple[PartitionBounds, _PendingTasks]]:
-    tasks: dict[tuple[str, int], list[int]] = {}
+    tasks: dict[TopicPartition, list[int]] = {}
     for number, task in enumerate(plan.tasks):
-        tasks.setdefault((task.range.topic, task.range.partition), []).append(number)
-    holes: dict[tuple[str, int], list[Hole]] = {}
+        tasks.setdefault(task.range.topic_partition, []).append(number)
+    holes: dict[TopicPartition, list[Hole]] = {}
     for hole in plan.holes:
-        holes.setdefault((hole.topic, hole.partition), []).append(hole)
+        holes.setdefault(hole.topic_partition, []).append(hole)
     for bounds in plan.bounds:
-        key = (bounds.topic, bounds.partition)
-        previous = progress.get(bounds.key)
+        key = bounds.topic_partition
+        previous = progress.get(bounds.partition_id)
         numbers = tasks.get(key, [])[previous.tasks if previous else 0 :]
         yield bounds, _PendingTasks(numbers=numbers, outcomes=[outcomes[n] for n in numbers], holes=holes.get(key, ()))
 
 
 def _committable(bounds: PartitionBounds, pending: _PendingTasks, before: PartitionProgress) -> _CommittablePartition:
-    partition_id = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    partition_id = bounds.partition_id
     # 1. Take the receipts up to the first failure, with their segments, holes and gaps.
     receipts = list(_before_failure(pending.outcomes, newest=before.epoch))
     segments = [segment for receipt in receipts for segment in receipt.segments]

@@ -23,8 +23,9 @@ from offsite.backup.committable import (
     find_committable,
 )
 from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_plan import CopyPlan, PositionKey
+from offsite.backup.copy_plan import CopyPlan
 from offsite.engine.runner import Done, Failed
+from offsite.log.range import PartitionId
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
 from offsite.model.units import GIB, MIB
@@ -126,7 +127,7 @@ class CopyPass:
         self._copy, self._bundles = copy, bundles
         self._commit, self._every, self._clock = commit, thresholds, clock
         self._outcomes: list[BackupOutcome] = [None] * len(copy.tasks)
-        self._progress: Mapping[PositionKey, PartitionProgress] = NO_PROGRESS
+        self._progress: Mapping[PartitionId, PartitionProgress] = NO_PROGRESS
         self._committed: Committable | None = None  # of the newest commit, and earlier of unfinished tasks
         self._holes: list[RecordedHole] = []
         self._segments, self._figures = 0, SegmentFigures()  # of everything committed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, zip_longest
 
 from offsite.log.batch import LastBatch
-from offsite.log.range import Hole, LogRange, TopicPartition
+from offsite.log.range import Hole, LogRange, PartitionId, TopicPartition
 from offsite.model.errors import (
     DamagedBatch,
     KafkaNotAuthorized,
@@ -20,7 +20,6 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.units import MIB
-from offsite.repository.commit import PartitionId
 from offsite_participant.number import Form
 
 PARTITION_ERRORS = (
@@ -68,17 +67,11 @@ class PartitionBounds:
     was_compacted: bool = False
 
     @property
-    def key(self) -> PositionKey:
-        return self.topic, self.topic_id, self.partition
-
-    @property
     def topic_partition(self) -> TopicPartition:
-        """The partition in Kafka's terms."""
         return TopicPartition(topic=self.topic, partition=self.partition)
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition in the backup's terms."""
         return PartitionId(topic=self.topic, topic_id=self.topic_id, partition=self.partition)
 
 
@@ -113,12 +106,7 @@ class CopyTask:
     was_compacted: bool = False
 
     @property
-    def key(self) -> PositionKey:
-        return self.range.topic, self.topic_id, self.range.partition
-
-    @property
     def partition_id(self) -> PartitionId:
-        """The partition in the backup's terms."""
         return PartitionId(topic=self.range.topic, topic_id=self.topic_id, partition=self.range.partition)
 
 
@@ -142,26 +130,21 @@ class CopyPlan:
     holes: tuple[Hole, ...]
     bounds: tuple[PartitionBounds, ...]
     sick: tuple[SickPartition, ...] = ()
-    starts: Mapping[PositionKey, int] = field(default_factory=dict)
-    borders: Mapping[PositionKey, LastBatch] = field(default_factory=dict)
+    starts: Mapping[PartitionId, int] = field(default_factory=dict)
+    borders: Mapping[PartitionId, LastBatch] = field(default_factory=dict)
 
     @property
     def estimated_bytes(self) -> int:
         return sum(task.estimated_bytes for task in self.tasks)
 
 
-PositionKey = tuple[str, str, int]
-"""(topic, topic id, partition): positions belong to a topic incarnation. The id alone is not enough: brokers before 2.8
-have no ids."""
-
-
 def plan_copy(
     bounds: Sequence[PartitionBounds],
-    positions: Mapping[PositionKey, int],
+    positions: Mapping[PartitionId, int],
     *,
     slots: int,
-    borders: Mapping[PositionKey, LastBatch] | None = None,
-    window_starts: Mapping[PositionKey, int] | None = None,
+    borders: Mapping[PartitionId, LastBatch] | None = None,
+    window_starts: Mapping[PartitionId, int] | None = None,
 ) -> CopyPlan:
     """The plan that cuts the offsets between the committed `positions` (next offset to read) and the current ends into
     tasks.
@@ -171,12 +154,16 @@ def plan_copy(
     by partition with markers for a cut, see `CopyTask`.
     """
     borders, window_starts = borders or {}, window_starts or {}
-    sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
-    sound = [b for b in bounds if positions.get(b.key, 0) <= b.end]
-    pending = [_pending(b, positions.get(b.key, b.log_start)) for b in sound]
+    sick = tuple(_ends_early(b, positions[b.partition_id]) for b in bounds if positions.get(b.partition_id, 0) > b.end)
+    sound = [b for b in bounds if positions.get(b.partition_id, 0) <= b.end]
+    pending = [_pending(b, positions.get(b.partition_id, b.log_start)) for b in sound]
     task_bytes = _task_bytes(sum(estimate for _, _, estimate in pending), slots)
     per_partition = [
-        _cut(b, _whole(b, r, estimate, borders.get(b.key), window_starts.get(b.key, NO_WINDOW)), task_bytes)
+        _cut(
+            b,
+            _whole(b, r, estimate, borders.get(b.partition_id), window_starts.get(b.partition_id, NO_WINDOW)),
+            task_bytes,
+        )
         for b, (r, _, estimate) in zip(sound, pending, strict=True)
     ]
     tasks = tuple(t for t in chain.from_iterable(zip_longest(*per_partition)) if t is not None)
@@ -185,7 +172,7 @@ def plan_copy(
         holes=tuple(h for _, h, _ in pending if h is not None),
         bounds=tuple(sound),
         sick=sick,
-        starts={b.key: positions.get(b.key, b.log_start) for b in sound},
+        starts={b.partition_id: positions.get(b.partition_id, b.log_start) for b in sound},
         borders=borders,
     )
 
@@ -199,14 +186,14 @@ def _to_check(bounds: PartitionBounds, border: LastBatch | None) -> LastBatch | 
 def without_partitions(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
     """The plan `plan` without the partitions of `sick`; names every sick partition once."""
     left_out = {
-        (sick_partition.topic, sick_partition.partition): sick_partition
+        TopicPartition(sick_partition.topic, sick_partition.partition): sick_partition
         for sick_partition in (*plan.sick, *reversed(sick))
     }
     return replace(
         plan,
-        tasks=tuple(t for t in plan.tasks if (t.range.topic, t.range.partition) not in left_out),
-        holes=tuple(h for h in plan.holes if (h.topic, h.partition) not in left_out),
-        bounds=tuple(b for b in plan.bounds if (b.topic, b.partition) not in left_out),
+        tasks=tuple(t for t in plan.tasks if t.range.topic_partition not in left_out),
+        holes=tuple(h for h in plan.holes if h.topic_partition not in left_out),
+        bounds=tuple(b for b in plan.bounds if b.topic_partition not in left_out),
         sick=tuple(left_out[key] for key in sorted(left_out)),
     )
 

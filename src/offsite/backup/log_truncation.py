@@ -18,7 +18,7 @@ from offsite.backup.copy_plan import PartitionBounds, SickPartition
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.offsets import EpochEnd
 from offsite.log.batch import BatchHeader, LastBatch
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.log.stats import MAX_LEADER_EPOCHS
 from offsite.model.errors import (
     Damaged,
@@ -29,7 +29,7 @@ from offsite.model.errors import (
     StoreUnavailable,
     TopicReplaced,
 )
-from offsite.repository.commit import NO_EPOCH, CutBack, PartitionId
+from offsite.repository.commit import NO_EPOCH, CutBack
 from offsite.repository.segments.part import PartedSegment, part_segment
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment, SegmentList

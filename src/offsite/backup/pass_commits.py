@@ -9,11 +9,11 @@ from itertools import islice
 from offsite.backup.committable import Committable
 from offsite.backup.copy_pass import PassSummary, is_news
 from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
-from offsite.backup.cut.found_cut import key_of
 from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.backup.pass_memory import PassMemory
 from offsite.backup.plan import BackupPlan
 from offsite.groups.snapshots import SavedGroups, save_groups
+from offsite.log.range import PartitionId
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
@@ -26,7 +26,6 @@ from offsite.repository.commit import (
     Checkpoint,
     CommitChanges,
     LeftBehindPartition,
-    PartitionId,
     PassProgress,
     RecordedHole,
     SnapshotRef,
@@ -171,7 +170,7 @@ class PassCommits:
             if isinstance(cut, PassCut):
                 offsets = cut.offsets
             else:
-                emptied = {key_of(hole.partition_id) for hole in holes}
+                emptied = {hole.partition_id for hole in holes}
                 offsets = offsets_of_cut(self._memory.groups.newest, (), emptied)
             self.explained = explain_consumed(holes, offsets, plan.source.shapes)
         if plan.expect_deletes is not None:
@@ -275,7 +274,7 @@ def _progress(plan: BackupPlan, committable: Committable) -> PassProgress:
     ends = {position.partition_id: position.end for position in committable.positions}
     planned = remaining = 0
     for bounds in plan.copy.bounds:
-        start = plan.copy.starts.get(bounds.key, bounds.log_start)
+        start = plan.copy.starts.get(bounds.partition_id, bounds.log_start)
         planned += max(0, bounds.end - start)
         remaining += max(0, bounds.end - ends.get(bounds.partition_id, start))
     return PassProgress(copied=max(0, planned - remaining), planned=planned)

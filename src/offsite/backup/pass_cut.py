@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from offsite.backup.copy import BackupReceipt
 from offsite.backup.copy_pass import PassSummary
-from offsite.backup.copy_plan import NO_WINDOW, CopyPlan, PositionKey
+from offsite.backup.copy_plan import NO_WINDOW, CopyPlan
 from offsite.backup.cut.deletions import (
     DeletedBelow,
     UnreadDeletion,
@@ -19,15 +19,15 @@ from offsite.backup.cut.deletions import (
     offsets_of_cut,
     unread_deletions,
 )
-from offsite.backup.cut.found_cut import SnapshotGroups, Stamps, ends_match, find_cut, key_of, partition_of
+from offsite.backup.cut.found_cut import SnapshotGroups, Stamps, ends_match, find_cut
 from offsite.backup.plan import BackupPlan
 from offsite.backup.stamps import NONE_BEHIND, ObservedStamps, StampWindows, join_stamps
 from offsite.cut.group_offsets import GroupKey
-from offsite.cut.window import PartitionKey
 from offsite.log.group_offsets import GroupTable
+from offsite.log.range import PartitionId
 from offsite.log.transactions import OpenTransaction, PartitionTail, TailFold, with_unknown_beginnings
 from offsite.model.names import named
-from offsite.repository.commit import PartitionId, RecordedHole
+from offsite.repository.commit import RecordedHole
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut
 from offsite_participant.number import Form
 
@@ -46,11 +46,11 @@ def join_tails(
     out: nothing is known of its end. If records are missing before the copy, the outcome of transactions open at the
     hole is unknown.
     """
-    missing = {(hole.topic, hole.partition) for hole in plan.holes}
+    missing = {hole.topic_partition for hole in plan.holes}
     open_at_start = {
         partition_id: transactions
         for partition_id, transactions in (known_open or {}).items()
-        if (partition_id.topic, partition_id.partition) not in missing
+        if partition_id.topic_partition not in missing
     }
     folds = {
         bounds.partition_id: TailFold(known_open=open_at_start.get(bounds.partition_id, ())) for bounds in plan.bounds
@@ -70,7 +70,9 @@ def join_tails(
 
 def _goes_on(plan: CopyPlan) -> frozenset[PartitionId]:
     """The partitions with data before the start of the copy."""
-    return frozenset(bounds.partition_id for bounds in plan.bounds if plan.starts.get(bounds.key, 0) > bounds.log_start)
+    return frozenset(
+        bounds.partition_id for bounds in plan.bounds if plan.starts.get(bounds.partition_id, 0) > bounds.log_start
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class PassCut:
     def lost(self) -> frozenset[PartitionId]:
         """The partitions in which a group would miss, or may miss, records given to the group by the source. A group's
         first commit after the readings is only known to later readings."""
-        lost = (partition_of(deletion.partition) for deletion in self.unread if not deletion.at_source)
+        lost = (deletion.partition for deletion in self.unread if not deletion.at_source)
         return self.unclaimed | frozenset(lost)
 
 
@@ -125,8 +127,7 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     if lost := _lost_markers(plan, stamps):
         return NoCut(why=f"the marker in {lost[0]} is missing: was there an unclean leader election?")
     tails = join_tails(plan.copy, whole.receipts or (), known_open=known_open)
-    by_key = {key_of(partition_id): tail for partition_id, tail in tails.items()}
-    evidence = plan.observed_ends.evidence(by_key)
+    evidence = plan.observed_ends.evidence(tails)
     selected = plan.group_patterns.select({logged.commit.group for logged in evidence.commits})
     doubts = tuple(_doubts(plan))
     cut = find_cut(
@@ -153,27 +154,26 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
         cut=judge_by_deletions(cut, unread),
         offsets=offsets,
         unread=unread,
-        unclaimed=frozenset(map(partition_of, late)) if plan.groups is not None else frozenset(),
+        unclaimed=frozenset(late) if plan.groups is not None else frozenset(),
     )
 
 
-def deleted_below(plan: BackupPlan, holes: Iterable[RecordedHole]) -> dict[PartitionKey, DeletedBelow]:
+def deleted_below(plan: BackupPlan, holes: Iterable[RecordedHole]) -> dict[PartitionId, DeletedBelow]:
     """For every partition with missing records, the offset below which records are missing. `holes`: the holes found by
     the pass.
 
     Records missing before the first segment count only as far as the source lacks them too: records deleted by
     retention of the backup do not count.
     """
-    ends: dict[PartitionKey, int] = {}
+    ends: dict[PartitionId, int] = {}
     for hole in (*plan.base.holes, *holes):
-        key = key_of(hole.partition_id)
-        ends[key] = max(hole.end, ends.get(key, 0))
+        ends[hole.partition_id] = max(hole.end, ends.get(hole.partition_id, 0))
     deleted = {}
     for bounds in plan.copy.bounds:
-        key, log_start, partition_id = PartitionKey(*bounds.key), bounds.log_start, bounds.partition_id
+        partition_id, log_start = bounds.partition_id, bounds.log_start
         begin = plan.base.held_range(partition_id)[0] if partition_id in plan.base.positions else log_start
-        if end := max(ends.get(key, 0), min(begin, log_start)):
-            deleted[key] = DeletedBelow(end=end, log_start=log_start)
+        if end := max(ends.get(partition_id, 0), min(begin, log_start)):
+            deleted[partition_id] = DeletedBelow(end=end, log_start=log_start)
     return deleted
 
 
@@ -207,12 +207,12 @@ def _stamps(plan: BackupPlan, whole: PassSummary) -> Stamps:
     observed = join_stamps(plan.copy.tasks, [receipt.stamps for receipt in whole.receipts or ()])
     return Stamps(
         topics=plan.stamps.topics,
-        observed={PartitionKey(*key): partition_stamps for key, partition_stamps in observed.items()},
+        observed=observed,
         doubts=tuple(_doubts_of_stamps(plan.stamps, observed)),
     )
 
 
-def _doubts_of_stamps(windows: StampWindows, observed: Mapping[PositionKey, ObservedStamps]) -> Iterator[str]:
+def _doubts_of_stamps(windows: StampWindows, observed: Mapping[PartitionId, ObservedStamps]) -> Iterator[str]:
     """Why the stamps do not prove that the writers have taken the checkpoint."""
     if not windows.is_heard and any(partition_stamps.has_data for partition_stamps in observed.values()):
         yield (
@@ -228,13 +228,13 @@ def _doubts_of_stamps(windows: StampWindows, observed: Mapping[PositionKey, Obse
     yield from windows.doubts
 
 
-def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:
+def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionId]:
     """The partitions whose readers could go on without passing a marker."""
     if plan.stamps is None or plan.stamps.form is not Form.MARKERS:
         return []
-    marked = {PartitionKey(*key) for key in plan.stamps.starts}
     return sorted(
-        marked - {key for key, partition_stamps in stamps.observed.items() if partition_stamps.first != NONE_BEHIND}
+        plan.stamps.starts.keys()
+        - {key for key, partition_stamps in stamps.observed.items() if partition_stamps.first != NONE_BEHIND}
     )
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsite.groups.snapshots import PreviousGroups
+from offsite.log.range import PartitionId
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, SnapshotRef
+from offsite.repository.commit import SnapshotRef
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.repository.state import BackupState
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from offsite.backup.bundle import CopyBundle, bundle_copies
 from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings, with_not_carried
-from offsite.backup.copy_plan import CopyPlan, CopyTask, PartitionBounds, PositionKey, plan_copy, without_partitions
+from offsite.backup.copy_plan import CopyPlan, CopyTask, PartitionBounds, plan_copy, without_partitions
 from offsite.backup.cut.caught_records import PARTITIONS_MAX, CaughtRange, CaughtRecords
 from offsite.backup.cut.observed_ends import ObservedEnds, begin_if_possible, observe_ends
 from offsite.backup.log_truncation import find_recreated, find_truncations
@@ -19,6 +19,7 @@ from offsite.groups.history import decide_history
 from offsite.groups.snapshots import read_groups
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import FetchedGroups
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS, named
@@ -26,7 +27,7 @@ from offsite.model.options import CompressionChoice
 from offsite.model.selection import GroupPatterns, TopicSelection, drill_copies, no_topics
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import TakenCheckpoint
-from offsite.repository.commit import CommitChanges, CutBack, PartitionId, TopicIncarnation
+from offsite.repository.commit import CommitChanges, CutBack
 from offsite.repository.descriptor import import_origin
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout
@@ -160,19 +161,11 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         stamps = replace(stamps, doubts=(doubt,))
     # 5. Compare the logs with the backup: truncated or recreated logs.
     truncations = find_truncations(admin, repository.store, base, bounds)
-    known_ends = base.accounted_ends() | {cut.partition_id: cut.at for cut in truncations.cuts}
-    positions = {
-        (partition_id.topic, partition_id.topic_id, partition_id.partition): end
-        for partition_id, end in known_ends.items()
-    }
+    positions = base.accounted_ends() | {cut.partition_id: cut.at for cut in truncations.cuts}
     last = {partition_id: position.last_batch for partition_id, position in base.positions.items()} | dict(
         truncations.borders
     )
-    borders = {
-        (partition_id.topic, partition_id.topic_id, partition_id.partition): batch
-        for partition_id, batch in last.items()
-        if batch
-    }
+    borders = {partition_id: batch for partition_id, batch in last.items() if batch}
     sick = [*source.sick, *gone.sick(base), *truncations.sick, *find_recreated(admin, repository.store, base, bounds)]
     # 6. Plan the ranges of sound partitions, without the caught ranges.
     planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=observed_ends.window_starts)
@@ -220,13 +213,9 @@ def make_replan(
     return plan
 
 
-def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PositionKey, int]:
+def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PartitionId, int]:
     """The end offsets of the backup in the partitions to catch."""
-    reached = base.accounted_ends(islice(catching, PARTITIONS_MAX))
-    return {
-        (partition_id.topic, partition_id.topic_id, partition_id.partition): end
-        for partition_id, end in reached.items()
-    }
+    return dict(base.accounted_ends(islice(catching, PARTITIONS_MAX)))
 
 
 def _emptied_lately(opened: OpenedBackup) -> list[PartitionId]:

@@ -20,14 +20,14 @@ from offsite.kafka.log_bounds import ListedBounds
 from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
-from offsite.log.range import TopicPartition
+from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BackupExists, KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS, check_topic_name
 from offsite.model.options import MissingTopics
 from offsite.model.selection import TopicSelection, drill_copies, is_drill_copy, no_topics
-from offsite.repository.commit import TopicIncarnation, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
 

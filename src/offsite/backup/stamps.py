@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from offsite.backup.copy_plan import CopyPlan, CopyTask, PositionKey, StampWindow
+from offsite.backup.copy_plan import CopyPlan, CopyTask, StampWindow
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
+from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite_participant.number import Form, marker_of, number_of, stamp_of
@@ -41,7 +42,7 @@ class StampWindows:
     control_topic: str
     is_heard: bool = True
     doubts: tuple[str, ...] = ()
-    starts: Mapping[PositionKey, EpochOffset] = field(default_factory=dict)
+    starts: Mapping[PartitionId, EpochOffset] = field(default_factory=dict)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -121,7 +122,7 @@ def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
 
 def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[CopyTask]:
     for task in tasks:
-        start = windows.starts.get(task.key)
+        start = windows.starts.get(task.partition_id)
         yield task if start is None else replace(task, stamps=_window(windows, start))
 
 
@@ -137,11 +138,11 @@ def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
 
 def join_stamps(
     tasks: Sequence[CopyTask], stamps: Sequence[ObservedStamps | None]
-) -> Mapping[PositionKey, ObservedStamps]:
+) -> Mapping[PartitionId, ObservedStamps]:
     """The observed stamps by partition, for partitions with a window. `stamps`: the results of all tasks, in the order
     of `tasks`, and for one partition in the order of its log."""
-    by_partition: defaultdict[PositionKey, ObservedStamps] = defaultdict(ObservedStamps)
+    by_partition: defaultdict[PartitionId, ObservedStamps] = defaultdict(ObservedStamps)
     for task, task_stamps in zip(tasks, stamps, strict=True):
         if task_stamps is not None:
-            by_partition[task.key] = by_partition[task.key].then(task_stamps)
+            by_partition[task.partition_id] = by_partition[task.partition_id].then(task_stamps)
     return dict(by_partition)

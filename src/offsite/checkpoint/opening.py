@@ -271,7 +271,7 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
     return StampWindows(
         checkpoint=checkpoint,
         starts={
-            partition.key: EpochOffset(partition.end, partition.leader_epoch)
+            partition.partition_id: EpochOffset(partition.end, partition.leader_epoch)
             for partition in bounds
             if partition.topic in chosen
         },

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject, FormatTooNew, NoSuchRestorePoint
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, TakenCheckpoint
-from offsite.repository.commit import Checkpoint, PartitionId, StoredCommit
+from offsite.repository.commit import Checkpoint, StoredCommit
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.repository.state import BackupState

@@ -10,14 +10,8 @@ from enum import Enum
 from typing import Literal
 
 from offsite.cut.effect import EffectLine, Source
-from offsite.cut.window import (
-    Ends,
-    ParticipantRecord,
-    PartitionKey,
-    StampedRecord,
-    SupersededRecord,
-    TransactionSpan,
-)
+from offsite.cut.window import Ends, ParticipantRecord, StampedRecord, SupersededRecord, TransactionSpan
+from offsite.log.range import PartitionId
 
 
 class TopicClass(Enum):
@@ -55,7 +49,7 @@ class Hold:
     (C3, C7). `short`, `needed` and `cause` give the reason, as in `LeftOutSpan`; a stamped record needs no other
     reason."""
 
-    partition: PartitionKey
+    partition: PartitionId
     before: int
     after: int
     record: ParticipantRecord | StampedRecord | SupersededRecord
@@ -71,7 +65,7 @@ class GroupOffset:
     where the group was clamped, because the text may describe skipped records."""
 
     group: str
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     committed: int
     metadata: str = ""
@@ -92,7 +86,7 @@ class CutRefusal:
     """
 
     rule: Literal["C2", "C5", "C6"]
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     end: int | None
     participant: str = ""
@@ -114,36 +108,36 @@ class Cut:
     left_out: tuple[LeftOutSpan, ...] = ()
     holds: tuple[Hold, ...] = ()
     refusals: tuple[CutRefusal, ...] = ()
-    outside: frozenset[PartitionKey] = frozenset()
+    outside: frozenset[PartitionId] = frozenset()
 
-    def held_back(self) -> dict[PartitionKey, int]:
+    def held_back(self) -> dict[PartitionId, int]:
         """The number of offsets by which a partition ends before its copied end; only partitions with a difference."""
         gaps = {partition: copied - self.ends[partition] for partition, copied in self.copied.items()}
         return {partition: gap for partition, gap in gaps.items() if gap}
 
-    def floors(self) -> dict[PartitionKey, int]:
+    def floors(self) -> dict[PartitionId, int]:
         """The first left-out record of every partition with a left-out record below its end. A reader beyond the floor
         has read or skipped records outside of the cut."""
-        lowest: dict[PartitionKey, int] = {}
+        lowest: dict[PartitionId, int] = {}
         for left_out in self.left_out:
             for partition, written in left_out.span.written.items():
                 if written.first < lowest.get(partition, self.ends.get(partition, 0)):
                     lowest[partition] = written.first
         return lowest
 
-    def markers_left_out(self) -> dict[PartitionKey, tuple[int, ...]]:
+    def markers_left_out(self) -> dict[PartitionId, tuple[int, ...]]:
         """The commit markers below the end of every partition, rising, that a restore treats as abort markers. A
         left-out transaction without a marker below the end is undecided there, and needs none."""
-        by_partition: defaultdict[PartitionKey, list[int]] = defaultdict(list)
+        by_partition: defaultdict[PartitionId, list[int]] = defaultdict(list)
         for left_out in self.left_out:
             for partition, written in left_out.span.written.items():
                 end = self.ends.get(partition, 0)
                 by_partition[partition] += [marker for marker in written.commit_markers if marker < end]
         return {partition: tuple(sorted(markers)) for partition, markers in by_partition.items() if markers}
 
-    def direct_causes(self) -> dict[PartitionKey, LeftOutSpan | Hold]:
+    def direct_causes(self) -> dict[PartitionId, LeftOutSpan | Hold]:
         """For every partition with a changed floor or end: what set the floor, or without a floor the end."""
-        causes: dict[PartitionKey, LeftOutSpan | Hold] = {hold.partition: hold for hold in self.holds}
+        causes: dict[PartitionId, LeftOutSpan | Hold] = {hold.partition: hold for hold in self.holds}
         floors = self.floors()
         for left_out in self.left_out:
             for partition, written in left_out.span.written.items():

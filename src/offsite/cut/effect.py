@@ -40,7 +40,6 @@ from typing import Literal, NamedTuple
 
 from offsite.cut.window import (
     ParticipantRecord,
-    PartitionKey,
     Producer,
     SpanOutcome,
     StampedRecord,
@@ -48,6 +47,7 @@ from offsite.cut.window import (
     TransactionSpan,
     Window,
 )
+from offsite.log.range import PartitionId
 
 UNSEEN = 1 << 63
 """The end that an unseen marker needs: beyond Kafka's last offset, so no partition reaches the level."""
@@ -59,7 +59,7 @@ class EffectLine(NamedTuple):
     """The owner of a level: a partition, a producer, or a group and a partition that the group reads."""
 
     kind: Literal["end", "read", "producer", "group"]
-    of: PartitionKey | Producer | tuple[str, PartitionKey]
+    of: PartitionId | Producer | tuple[str, PartitionId]
 
 
 Levels = Mapping[EffectLine, int]
@@ -95,7 +95,7 @@ def effects(window: Window) -> Iterator[Effect]:
         yield _record(lost, lost.partition, lost.offset, {EffectLine("end", lost.partition): lost.successor + 1})
 
 
-def _record(source: Source, partition: PartitionKey, offset: int, needs: Levels) -> Effect:
+def _record(source: Source, partition: PartitionId, offset: int, needs: Levels) -> Effect:
     starts = {EffectLine("end", partition): offset, EffectLine("read", partition): offset}
     return Effect(source=source, starts=starts, needs=needs)
 

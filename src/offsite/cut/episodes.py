@@ -24,7 +24,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from offsite.cut.readings import CutEvidence, LoggedCommit, clean_readings, transactional_ids
-from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
+from offsite.cut.window import GroupCommit, SpanOutcome, TransactionSpan, Window, WrittenRange
+from offsite.log.range import PartitionId
 from offsite.log.transactions import PartitionTail
 from offsite.model.errors import check
 
@@ -66,11 +67,11 @@ class _Episode:
     record without a marker."""
 
     epoch: int = -1
-    markers: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    undecided: dict[PartitionKey, tuple[int, int]] = field(default_factory=dict)
+    markers: dict[PartitionId, list[int]] = field(default_factory=dict)
+    undecided: dict[PartitionId, tuple[int, int]] = field(default_factory=dict)
     reads: list[GroupCommit] = field(default_factory=list)
 
-    def written(self) -> dict[PartitionKey, WrittenRange]:
+    def written(self) -> dict[PartitionId, WrittenRange]:
         ranges = {
             key: WrittenRange(markers[0], markers[-1] - 1, markers[-1], tuple(markers[1:]))
             for key, markers in self.markers.items()
@@ -94,11 +95,11 @@ class _Episodes:
         self.last_ends = evidence.readings[-1].ends
         self._episodes: defaultdict[tuple[int, int], _Episode] = defaultdict(_Episode)
         self._logs = {logged.commit.log for logged in evidence.commits}
-        self._decisions: defaultdict[tuple[PartitionKey, int], list[_Decision]] = defaultdict(list)
+        self._decisions: defaultdict[tuple[PartitionId, int], list[_Decision]] = defaultdict(list)
         self.plain_commits: list[GroupCommit] = []
         self.unpaired_topics: set[str] = set()
 
-    def add_tail(self, partition: PartitionKey, tail: PartitionTail) -> None:
+    def add_tail(self, partition: PartitionId, tail: PartitionTail) -> None:
         # A high watermark may go back for a moment when the leader changes. Records below it still exist.
         heights = list(accumulate((reading.ends.get(partition, 0) for reading in self._readings), max))
         bounds: dict[tuple[int, ...], list[int]] = {}
@@ -131,7 +132,7 @@ class _Episodes:
                 min(transaction.last_offset, heights[-1] - 1),
             )
 
-    def _add_marker(self, partition: PartitionKey, key: tuple[int, int], place: tuple[int, int], epoch: int) -> None:
+    def _add_marker(self, partition: PartitionId, key: tuple[int, int], place: tuple[int, int], epoch: int) -> None:
         episode = self._episodes[key]
         episode.epoch = epoch
         markers = episode.markers.get(partition)
@@ -140,7 +141,7 @@ class _Episodes:
         else:
             markers.append(place[1])
 
-    def _add_undecided(self, partition: PartitionKey, producer: int, first: int, last: int) -> None:
+    def _add_undecided(self, partition: PartitionId, producer: int, first: int, last: int) -> None:
         if first > last:
             return
         if producer not in self._clean:

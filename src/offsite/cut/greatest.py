@@ -17,7 +17,8 @@ from itertools import chain
 from offsite.cut.cut import Cut, CutRefusal, Hold, LeftOutSpan, TopicClass
 from offsite.cut.effect import UNSEEN, Effect, EffectLine, Source, effects
 from offsite.cut.group_offsets import NEVER, first_left_out, group_offsets, is_below
-from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window, WriterKind
+from offsite.cut.window import Ends, TransactionSpan, Window, WriterKind
+from offsite.log.range import PartitionId
 
 
 def refusals(cut: Cut, window: Window) -> Iterator[CutRefusal]:
@@ -129,11 +130,11 @@ def greatest_cut(ends: Ends, window: Window) -> Cut:
     return replace(cut, refusals=tuple(refusals(cut, window)))
 
 
-def _named(all_effects: Iterable[Effect]) -> Iterator[PartitionKey]:
+def _named(all_effects: Iterable[Effect]) -> Iterator[PartitionId]:
     """The partitions that effects stand in or need."""
     for effect in all_effects:
         for line in chain(effect.starts, effect.needs):
-            if isinstance(line.of, PartitionKey):
+            if isinstance(line.of, PartitionId):
                 yield line.of
 
 
@@ -157,7 +158,7 @@ class _Descent:
         for number, effect in enumerate(all_effects):
             for line, needed in effect.needs.items():
                 self._waiting[line].append((needed, number))
-                if not isinstance(line.of, PartitionKey):
+                if not isinstance(line.of, PartitionId):
                     self.levels[line] = UNSEEN
         for waiting in self._waiting.values():
             waiting.sort()

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 from offsite.cut.cut import GroupOffset
 from offsite.cut.effect import Source
-from offsite.cut.window import REMOVED, Ends, GroupCommit, PartitionKey, TransactionSpan, Window
+from offsite.cut.window import REMOVED, Ends, GroupCommit, TransactionSpan, Window
+from offsite.log.range import PartitionId
 
-GroupKey = tuple[str, PartitionKey]
+GroupKey = tuple[str, PartitionId]
 """A group and a partition that the group reads."""
 
 NEVER = 1 << 63

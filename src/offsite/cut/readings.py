@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offsite.cut.window import Ends, GroupCommit, PartitionKey
+from offsite.cut.window import Ends, GroupCommit
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 from offsite.log.transactions import PartitionTail
 
@@ -61,7 +62,7 @@ class CutEvidence:
     readings: tuple[EndsReading, ...]
     changes: tuple[TransactionChange, ...] | None
     listed: Mapping[int, ListedTransaction] = field(default_factory=dict)
-    tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)
+    tails: Mapping[PartitionId, PartitionTail] = field(default_factory=dict)
     commits: tuple[LoggedCommit, ...] = ()
 
 

@@ -15,21 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 
-
-class PartitionKey(NamedTuple):
-    """A partition of an incarnation of a topic. A tuple, because fixpoints look up hundreds of thousands of keys."""
-
-    topic: str
-    topic_id: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
-
-
-Ends = Mapping[PartitionKey, int]
+Ends = Mapping[PartitionId, int]
 """The exclusive end of every partition: a cut, or the ends that are cut."""
 
 
@@ -79,12 +67,12 @@ class GroupCommit:
     """
 
     group: str
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
-    log: PartitionKey
+    log: PartitionId
     position: int
     exactly_once: bool = False
-    outputs: tuple[tuple[PartitionKey, int], ...] | None = ()
+    outputs: tuple[tuple[PartitionId, int], ...] | None = ()
     metadata: str = ""
 
 
@@ -104,7 +92,7 @@ class TransactionSpan:
 
     producer_id: int
     epoch: int
-    written: Mapping[PartitionKey, WrittenRange]
+    written: Mapping[PartitionId, WrittenRange]
     outcome: SpanOutcome
     reads: tuple[GroupCommit, ...] = ()
     name: str = ""
@@ -123,7 +111,7 @@ class ParticipantRecord:
     read before. `deps`: the exclusive end of every partition that the record depends on. Records of aborted
     transactions do not count."""
 
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     deps: Ends
 
@@ -133,7 +121,7 @@ class StampedRecord:
     """The first record of `partition`, at `offset`, whose stamp reaches the checkpoint's number: its writer may have
     seen records behind the checkpoint elsewhere. No cut of the checkpoint keeps the record."""
 
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     stamp: int
 
@@ -143,7 +131,7 @@ class SupersededRecord:
     """A record at `offset` of a compacted topic that the source's cleaner removed before the copy; the record at
     `successor` has the same key."""
 
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     successor: int
 
@@ -190,7 +178,7 @@ class Window:
     commits: tuple[GroupCommit, ...] = ()
     externals: tuple[ExternalParticipant, ...] = ()
     bases: Ends = field(default_factory=dict)
-    gaps: Mapping[PartitionKey, tuple[Span, ...]] = field(default_factory=dict)
+    gaps: Mapping[PartitionId, tuple[Span, ...]] = field(default_factory=dict)
     writers: Mapping[str, frozenset[WriterKind]] = field(default_factory=dict)
     unpaired: frozenset[str] = frozenset()
     time_fenced: frozenset[str] = frozenset()

@@ -16,12 +16,13 @@ from math import inf
 from offsite.backup.copy_plan import PartitionBounds
 from offsite.follow.follower import Round
 from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import PartitionId
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.monitor.view import UNKNOWN_MS, TopicView
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
 
 _UNKNOWN = -1

@@ -21,6 +21,7 @@ from offsite.generations.lost_keys import lost_of_archives
 from offsite.generations.request import ARCHIVE_TARGET
 from offsite.generations.target import GenerationEnds, Guard, RoundResult, uncompacted
 from offsite.kafka.cluster import Cluster
+from offsite.log.range import PartitionId
 from offsite.model.errors import ArchiveNotFound
 from offsite.model.journal import decided
 from offsite.model.selection import GroupPatterns, TopicSelection
@@ -74,9 +75,9 @@ class ArchiveTarget:
         if contents is None:
             return {}
         ids = {topic.topic: topic.topic_id for topic in contents.topics}
-        ends: dict[tuple[str, str, int], int] = {}
+        ends: dict[PartitionId, int] = {}
         for piece in contents.pieces:
-            key = (piece.topic, ids.get(piece.topic, ""), piece.partition)
+            key = PartitionId(piece.topic, ids.get(piece.topic, ""), piece.partition)
             ends[key] = max(ends.get(key, 0), piece.end or 0)
         return {key: end for key, end in ends.items() if end}
 

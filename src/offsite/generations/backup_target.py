@@ -183,11 +183,7 @@ class BackupTarget:
 
 def ends_of(state: BackupState) -> GenerationEnds:
     """How far every partition of a backup reaches."""
-    return {
-        (partition_id.topic, partition_id.topic_id, partition_id.partition): end
-        for partition_id, end in state.accounted_ends().items()
-        if end > 0
-    }
+    return {partition_id: end for partition_id, end in state.accounted_ends().items() if end > 0}
 
 
 def _refuse() -> None:

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, Piece
 from offsite.engine.runner import Failed, Runner, Shuffle, ShuffledTask, job_named
+from offsite.log.range import PartitionId
 from offsite.log.records.record_columns import KeyedRecords
 from offsite.model.errors import OffsiteError
 from offsite.model.names import amount
 from offsite.model.units import MIB
-from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 from offsite.upkeep.compaction.latest import (

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import PartitionId
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.selection import TopicSelection, drill_copies
 from offsite.repository.removal import Announce
 
-GenerationEnds = Mapping[tuple[str, str, int], int]
+GenerationEnds = Mapping[PartitionId, int]
 """(topic, topic id, partition) → the offset behind the last offset that a generation holds, above 0."""
 
 
@@ -84,10 +85,10 @@ class GenerationTarget(Protocol):
 def lacking(new: GenerationEnds, old: GenerationEnds) -> tuple[str, ...]:
     """What `old` holds and `new` does not, in words."""
     lines = (
-        f"{topic}/{partition} up to offset {end}"
-        + ("" if (topic, topic_id, partition) in new else " (another topic of that name, or deleted)")
-        for (topic, topic_id, partition), end in sorted(old.items())
-        if new.get((topic, topic_id, partition), 0) < end
+        f"{partition_id} up to offset {end}"
+        + ("" if partition_id in new else " (another topic of that name, or deleted)")
+        for partition_id, end in sorted(old.items())
+        if new.get(partition_id, 0) < end
     )
     return tuple(lines)
 

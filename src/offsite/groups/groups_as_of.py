@@ -12,6 +12,7 @@ from offsite.groups.groups_of_commits import EarlierGroups, GroupCommits, apply_
 from offsite.groups.history import has_history, read_history
 from offsite.groups.missing_records import EarlierOffsets
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.range import TopicIncarnation
 from offsite.model.errors import Damaged, NoSuchRestorePoint
 from offsite.model.names import named
 from offsite.model.options import CutChoice
@@ -20,7 +21,6 @@ from offsite.model.units import format_time
 from offsite.points.point_cut import choose_cut
 from offsite.points.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.group_snapshot import GoneGroup, incarnation_of
 from offsite.repository.state import BackupState
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from offsite.groups.missing_records import EarlierOffsets, read_commit_cut
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.range import TopicIncarnation
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.options import CutChoice
 from offsite.points.point_cut import choose_cut, default_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.commit_cut import CutGroup
 from offsite.repository.snapshots.group_snapshot import GoneGroup, GroupSnapshot, read_group_snapshot
 from offsite.repository.state import BackupState

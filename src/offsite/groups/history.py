@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from offsite.log.group_fold import GroupFold
 from offsite.log.group_offsets import GroupOffsets, GroupTable, restrict_to_topics
+from offsite.log.range import PartitionId
 from offsite.model.errors import BackupExists, IncarnationUnclear
 from offsite.points.incarnations import (
     IncarnationCriteria,
@@ -19,7 +20,7 @@ from offsite.points.incarnations import (
     topics_with_several_incarnations,
 )
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState

@@ -16,10 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span, TopicIncarnation, TopicPartition
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.commit import PartitionId, TopicIncarnation
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
@@ -102,11 +101,11 @@ class AvailableRecords:
 
     def partition_id(self, topic: str, partition: int) -> PartitionId | None:
         """The restored partition of a topic name and number; None when not restored."""
-        return self._by_name.get((topic, partition))
+        return self._by_name.get(TopicPartition(topic, partition))
 
     @cached_property
-    def _by_name(self) -> Mapping[tuple[str, int], PartitionId]:
-        return {(partition_id.topic, partition_id.partition): partition_id for partition_id in self.begins}
+    def _by_name(self) -> Mapping[TopicPartition, PartitionId]:
+        return {partition_id.topic_partition: partition_id for partition_id in self.begins}
 
     def is_behind(self, group: str, partition_id: PartitionId, offset: int) -> bool:
         return (group, partition_id, offset) in self.behind

@@ -10,10 +10,10 @@ from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
+from offsite.log.range import PartitionId
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import PointRequest
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 
 

@@ -12,10 +12,9 @@ from offsite.groups.missing_records import (
     read_commit_cut,
 )
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, Damaged, DamagedObject, FormatTooNew, NoSuchRestore
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicIncarnation
 from offsite.repository.local_memory import is_written_here
 from offsite.repository.records_place import GIVEN_AGAIN, record_places
 from offsite.repository.restores.layout import RestoreLayout

@@ -19,7 +19,7 @@ from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupTable, offset_count
-from offsite.log.range import TopicPartition
+from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
 from offsite.model.options import CutChoice
@@ -28,7 +28,6 @@ from offsite.model.topic_choices import Renames
 from offsite.points.point_cut import default_point
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicIncarnation
 from offsite.repository.heads import check_to_read
 from offsite.repository.layout import own_objects
 from offsite.repository.local_memory import is_written_here, note_written

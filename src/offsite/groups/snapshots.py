@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
+from offsite.log.range import TopicIncarnation
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicIncarnation, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.snapshots.group_snapshot import (
     GoneGroup,
     GroupSnapshot,

@@ -116,8 +116,7 @@ class LaneMember(Protocol):
         another member caused the end."""
 
 
-Answers: TypeAlias = Mapping[tuple[str, int], ProduceAnswer]
-"""By topic and partition."""
+Answers: TypeAlias = Mapping[TopicPartition, ProduceAnswer]
 
 
 class _InFlightRequest(NamedTuple):
@@ -249,8 +248,7 @@ class Lane:
             code = self._connection.collect(request)
         except (*UNREADABLE, KafkaProtocolError) as error:
             raise self._unreadable() from error
-        key = (member.partition.topic, member.partition.partition)
-        return {key: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
+        return {member.partition: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
 
     def _unreadable(self) -> KafkaUnreachable:
         """Return the error for an unreadable answer, which counts as a lost connection."""
@@ -296,7 +294,7 @@ class Lanes:
 
 
 def _answer_of(partition: TopicPartition, answers: Answers) -> ProduceAnswer:
-    answer = answers.get((partition.topic, partition.partition))
+    answer = answers.get(partition)
     if answer is None:
         raise LeaderUnavailable(f"the answer to a batch for {partition} leaves the partition out")
     return answer

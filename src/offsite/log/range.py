@@ -1,11 +1,12 @@
-"""A range, the half-open offsets of one topic partition, and what a reader returns for it: whole batches, holes and
-gaps, which together account for every offset read."""
+"""A partition; a range, the half-open offsets of one partition; and what a reader returns for a range: whole batches,
+holes and gaps, which together account for every offset read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.model.errors import check
@@ -14,10 +15,39 @@ Span = tuple[int, int]
 """Offsets `[start, end)` of a partition known from the context."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
+    """A partition of a topic, by name. Kafka's own term: another topic may have had the same name before."""
+
     topic: str
     partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class TopicIncarnation(NamedTuple):
+    """A topic name with its topic id. A topic deleted and created again under the same name is a different incarnation.
+    The id is empty if the source has no topic ids."""
+
+    topic: str
+    topic_id: str
+
+
+class PartitionId(NamedTuple):
+    """A partition of an incarnation of a topic. The id alone is not enough: brokers before 2.8 have no ids. A tuple,
+    because folds and fixpoints look up hundreds of thousands of keys."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    @property
+    def incarnation(self) -> TopicIncarnation:
+        return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(topic=self.topic, partition=self.partition)
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
@@ -92,6 +122,10 @@ class Hole:
     start: int
     end: int
     reason: str
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(topic=self.topic, partition=self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

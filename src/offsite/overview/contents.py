@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import (
     BackupNotFound,
@@ -32,7 +33,7 @@ from offsite.reports.point_report import (
     hole_reports,
 )
 from offsite.repository.backup import Backup
-from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
+from offsite.repository.commit import NOT_DELETED, Pin, TopicShape
 from offsite.repository.commit_history import CommitSummary
 from offsite.repository.coverage import REMOVED
 from offsite.repository.descriptor import import_origin

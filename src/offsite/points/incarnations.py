@@ -13,13 +13,14 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.errors import BadOption, IncarnationUnclear
 from offsite.model.journal import decided
 from offsite.model.topic_choices import NEWEST, OLDEST, is_number
 from offsite.model.units import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import Commit, TopicShape
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.segments.segment import Segment

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import Damaged, DamagedObject, NoConsistentCut
 from offsite.model.journal import warned
 from offsite.model.options import CutChoice
 from offsite.model.units import format_duration, format_time
-from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition, get_commit_cut
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store

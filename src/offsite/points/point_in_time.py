@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
 from offsite.model.names import PROTECTED_TOPICS
@@ -25,7 +25,7 @@ from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.points.point_cut import AS_COPIED, PointCut
-from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
+from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
 

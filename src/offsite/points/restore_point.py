@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.log.offset_vector import OffsetVector
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.options import CutChoice, Isolation
@@ -30,7 +30,7 @@ from offsite.points.incarnations import (
 from offsite.points.point_cut import choose_cut, default_point
 from offsite.points.point_in_time import PointInTime, check_exact, point_in_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import Checkpoint, TopicShape
 from offsite.repository.coverage import find_needed_but_expired
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.state import BackupState

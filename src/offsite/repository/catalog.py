@@ -17,6 +17,7 @@ from itertools import chain, takewhile
 from operator import ge
 from typing import TYPE_CHECKING
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.untrusted.json_object import JsonObject
@@ -31,7 +32,7 @@ from offsite.repository.catalogs.seal import (
     decode_seal,
 )
 from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, whole_rows
-from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_history import CommitHistory
 from offsite.repository.commit_json import commit_hash, damaged_commit, position_from_json
 from offsite.repository.commit_log import UNREADABLE_COMMIT, CommitLog

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from offsite.log.range import PartitionId
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
 from offsite.model.names import is_topic_name
@@ -19,7 +20,7 @@ from offsite.model.options import StampForm
 from offsite.model.selection import is_readable
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint, PartitionId
+from offsite.repository.commit import Checkpoint
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, own_objects, parse_checkpoint_key

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from offsite.log.batch import LastBatch
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.errors import check
 from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Segment
@@ -20,36 +20,6 @@ NO_EPOCH = -1
 NOT_DELETED = -1
 FOR_EVER = 0
 LIVE = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class TopicIncarnation:
-    """A topic name with its topic id. A topic deleted and created again under the same name is a different incarnation.
-    The id is empty if the source has no topic ids."""
-
-    topic: str
-    topic_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PartitionId:
-    """One partition of one topic incarnation."""
-
-    topic: str
-    topic_id: str
-    partition: int
-
-    @property
-    def incarnation(self) -> TopicIncarnation:
-        return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Topic and partition number, as in Kafka."""
-        return TopicPartition(topic=self.topic, partition=self.partition)
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from offsite.log.batch import LastBatch
+from offsite.log.range import PartitionId
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -20,7 +21,6 @@ from offsite.repository.commit import (
     CutBack,
     ExpiredRange,
     LeftBehindPartition,
-    PartitionId,
     PassProgress,
     Pin,
     Position,

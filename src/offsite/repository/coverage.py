@@ -15,15 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import maxsize
 
-from offsite.log.range import LogRange, Span, TopicPartition, uncovered
-from offsite.repository.commit import (
-    CommitChanges,
-    PartitionId,
-    ProvenGap,
-    RecordedHole,
-    StoredCommit,
-    TopicIncarnation,
-)
+from offsite.log.range import LogRange, PartitionId, Span, TopicIncarnation, TopicPartition, uncovered
+from offsite.repository.commit import CommitChanges, ProvenGap, RecordedHole, StoredCommit
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition

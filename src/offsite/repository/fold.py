@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedCommit
 from offsite.repository.commit import (
     LIVE,
@@ -17,7 +17,6 @@ from offsite.repository.commit import (
     CompactedRange,
     CutBack,
     ExpiredRange,
-    PartitionId,
     Position,
     RecordedHole,
     SnapshotRef,

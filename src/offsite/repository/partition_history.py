@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import DamagedCommit
-from offsite.repository.commit import CutBack, ExpiredRange, PartitionId, RecordedHole
+from offsite.repository.commit import CutBack, ExpiredRange, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Segment, SegmentList

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.journal import noted
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.commit import LIVE, ExpiredRange, StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import segment_span
 from offsite.repository.fold import fold

@@ -13,19 +13,17 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Generic, TypeVar, cast
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span, TopicIncarnation
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
     CommitChanges,
     LeftBehindPartition,
-    PartitionId,
     PassProgress,
     Pin,
     Position,
     RecordedHole,
     SnapshotRef,
-    TopicIncarnation,
     TopicShape,
 )
 from offsite.repository.commit_history import CommitHistory

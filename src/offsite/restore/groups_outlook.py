@@ -14,10 +14,10 @@ from offsite.groups.missing_records import (
     read_commit_cut,
 )
 from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import PartitionId
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.restores.record import RestoreRecord
 from offsite.restore.write.plan import RestorePlan
 

@@ -17,14 +17,13 @@ from offsite.log.batch import HEADER_BYTES, BatchHeader
 from offsite.log.codec import decompress
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.markers import with_hole_starts
-from offsite.log.range import Chunk
+from offsite.log.range import Chunk, PartitionId
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_times, time_us
 from offsite.log.records.record_columns import rare_collections
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
 from offsite.points.source_view import RecordBounds, VisibleBatch
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.index import SegmentIndex
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.stores.store import Store

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from offsite.log.range import PartitionId
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.journal import warned
 from offsite.model.units import MIB
 from offsite.points.point_in_time import SelectedChains
-from offsite.repository.commit import PartitionId, RecordedHole
+from offsite.repository.commit import RecordedHole
 from offsite.repository.coverage import Origins
 from offsite.repository.segments.segment import Segment
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.point_in_time import hole_starts
-from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit import StoredCommit
 from offsite.repository.coverage import Origins, is_covered
 from offsite.repository.fold import fold, with_cuts
 from offsite.repository.segments.segment import Segment

@@ -13,7 +13,7 @@ from functools import partial
 
 from offsite.backup.copy import BackupEnds
 from offsite.engine.runner import Done, Runner, job_named
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
@@ -21,7 +21,7 @@ from offsite.model.names import amount
 from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import MIB
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId
+from offsite.repository.commit import CommitChanges
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition

@@ -13,13 +13,13 @@ from offsite.archives.import_run import EVERYTHING, ImportRequest, ImportResult,
 from offsite.archives.inspection import open_source
 from offsite.engine.runner import Runner
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.log.records.record import Record
 from offsite.model.selection import TopicSelection
 from offsite.points.point_in_time import PointInTime, select_chains
 from offsite.points.source_view import SourceView
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot

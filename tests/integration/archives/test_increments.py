@@ -13,10 +13,11 @@ from offsite.archives.archive import Damage
 from offsite.archives.formats import WriteOptions
 from offsite.backup.plan import check_cluster
 from offsite.engine.runner import OnProgress
+from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.errors import BackupExists, BadOption, DamagedArchive, OtherCluster, StoreUnreachable
-from offsite.repository.commit import CommitChanges, PartitionId, RecordedHole
+from offsite.repository.commit import CommitChanges, RecordedHole
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment

@@ -12,9 +12,9 @@ from array import array
 from pathlib import Path
 
 from offsite.log.markers import Markers
+from offsite.log.range import PartitionId
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import committed_view
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import Compression, Segment

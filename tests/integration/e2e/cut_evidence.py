@@ -12,7 +12,7 @@ from offsite.backup.cut.coordinator_log import STATE_TOPIC
 from offsite.backup.cut.observed_ends import GroupTail, read_group_tail
 from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
 from offsite.cut.readings import EndsReading
-from offsite.cut.window import PartitionKey
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import TransactionChange
 from tests.integration.e2e.transacting import at_work, keys_of, markers_of
 from tests.integration.kafka.cluster import Cluster
@@ -20,7 +20,7 @@ from tests.integration.kafka.cluster import Cluster
 PARTITIONS, WORKERS, TAKINGS, READINGS = 20, 3, 4, 30
 PREPARING = {2, 3, 7}
 
-Markers = Mapping[PartitionKey, Mapping[int, Sequence[int]]]
+Markers = Mapping[PartitionId, Mapping[int, Sequence[int]]]
 States = Mapping[int, Sequence[tuple[int, int, int, int]]]
 """Producer id → log, position, epoch and status of each of its changes."""
 
@@ -57,7 +57,7 @@ class Seen:
     def clean(self, reading: EndsReading) -> list[int]:
         return [each for each in self.producers if is_clean(self.states[each], reading)]
 
-    def kept(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> set[int]:
+    def kept(self, producer_id: int, ends: Mapping[PartitionId, int]) -> set[int]:
         """How many transactions end below `ends`, one number for each partition: every transaction has a marker in
         each, and in one log of groups."""
         logs = [*self.keys, *(key for key in self.groups if producer_id in self.markers[key])]
@@ -143,4 +143,4 @@ def assert_tail_is_whole(seen: Seen, taking: Taking) -> None:
     mine = [each for each in tail.commits if each.commit.group.startswith(seen.topic)]
     assert mine
     assert all(each.commit.exactly_once and each.producer_id in seen.producers for each in mine)
-    assert {each.commit.partition for each in mine} == {PartitionKey(seen.topic, "id", 0)}
+    assert {each.commit.partition for each in mine} == {PartitionId(seen.topic, "id", 0)}

@@ -10,9 +10,10 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
 from offsite.log.batch import scan
+from offsite.log.range import PartitionId
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
-from offsite.repository.commit import CommitChanges, PartitionId, Position, RecordedHole
+from offsite.repository.commit import CommitChanges, Position, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.restore.compare.proof import ProvenPartition
 from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison

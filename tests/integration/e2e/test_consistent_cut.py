@@ -12,12 +12,12 @@ from offsite.backup.pass_cut import NoCut
 from offsite.demo.data import read_topic
 from offsite.engine.runner import Runner
 from offsite.log.offset_vector import parse_before
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject, NoConsistentCut
 from offsite.model.options import CutChoice
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.overview.contents import show_backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, LeftOutTransactions
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.restore.plan import prepare_restore

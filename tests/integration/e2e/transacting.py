@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.cut.window import PartitionKey
 from offsite.log.markers import parse_control_marker
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from tests.integration.kafka.cluster import Batch, Cluster
 
 ERRORS_ONLY = 3
@@ -73,15 +72,15 @@ def at_work(cluster: Cluster, topic: str, *, partitions: int, workers: int) -> I
     assert not failures, failures
 
 
-def keys_of(cluster: Cluster, topic: str) -> list[PartitionKey]:
+def keys_of(cluster: Cluster, topic: str) -> list[PartitionId]:
     there = cluster.admin.topics([topic])[topic]
     topic_id = str(there.topic_id) if there.topic_id else ""
-    return [PartitionKey(topic, topic_id, each.partition) for each in there.partitions]
+    return [PartitionId(topic, topic_id, each.partition) for each in there.partitions]
 
 
-def markers_of(cluster: Cluster, keys: Sequence[PartitionKey]) -> Mapping[PartitionKey, Mapping[int, Sequence[int]]]:
+def markers_of(cluster: Cluster, keys: Sequence[PartitionId]) -> Mapping[PartitionId, Mapping[int, Sequence[int]]]:
     """Of each partition the offsets of the markers by producer id, in a log read again from its beginning."""
-    found: dict[PartitionKey, dict[int, list[int]]] = {}
+    found: dict[PartitionId, dict[int, list[int]]] = {}
     for key in keys:
         by_producer = found.setdefault(key, {})
         for batch in whole(cluster, key):
@@ -90,6 +89,6 @@ def markers_of(cluster: Cluster, keys: Sequence[PartitionKey]) -> Mapping[Partit
     return found
 
 
-def whole(cluster: Cluster, key: PartitionKey) -> list[Batch]:
+def whole(cluster: Cluster, key: PartitionId) -> list[Batch]:
     of = TopicPartition(topic=key.topic, partition=key.partition)
     return cluster.read(cluster.whole(of.topic, of.partition))

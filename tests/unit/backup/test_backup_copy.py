@@ -45,8 +45,8 @@ def copied(  # a log, and what is known of it
     bounds = PartitionBounds(
         topic=TOPIC.topic, topic_id="", partition=TOPIC.partition, log_start=0, end=end, size_bytes=1
     )
-    borders = {bounds.key: border} if border else {}
-    plan = plan_copy([bounds], {bounds.key: start}, slots=1, borders=borders)
+    borders = {bounds.partition_id: border} if border else {}
+    plan = plan_copy([bounds], {bounds.partition_id: start}, slots=1, borders=borders)
     kafka: Any = None
     ends = backup_copy.BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression="none")
     return find_committable(plan, [Done(value=backup_copy.copy_range(task, ends=ends)) for task in plan.tasks])

@@ -11,10 +11,10 @@ import pytest
 from offsite.backup.copy_plan import PartitionBounds
 from offsite.backup.log_truncation import find_recreated
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import TopicReplaced
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position, TopicShape
+from offsite.repository.commit import CommitChanges, Position, TopicShape
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, write_segment

@@ -92,8 +92,7 @@ def test_one_partition_that_does_not_fit_leaves_the_others_caught(monkeypatch: p
     from offsite.backup.copy_plan import CopyTask, PartitionBounds
     from offsite.backup.cut import caught_records
     from offsite.backup.cut.caught_records import CaughtRecords
-    from offsite.cut.window import PartitionKey
-    from offsite.log.range import LogRange
+    from offsite.log.range import LogRange, PartitionId
     from tests.batches import chunk_of, make_log
 
     monkeypatch.setattr(caught_records, "BYTES_MAX", 10_000)
@@ -112,7 +111,7 @@ def test_one_partition_that_does_not_fit_leaves_the_others_caught(monkeypatch: p
     keys = {("a-heavy", "", 0): 0, ("small", "", 0): 0}
     caught = CaughtRecords(cast("Any", Admin()), keys)
     caught.begin([bounds("a-heavy", 10), bounds("small", 2)])
-    caught.read_to({PartitionKey("a-heavy", "", 0): 5000, PartitionKey("small", "", 0): 4})
+    caught.read_to({PartitionId("a-heavy", "", 0): 5000, PartitionId("small", "", 0): 4})
     small = LogRange(topic="small", partition=0, start=0, end=4)
     task = CopyTask(range=small, topic_id="", estimated_bytes=1)
     assert 0 in caught.of([task])

@@ -14,15 +14,15 @@ from offsite.backup.cut.deletions import (
     judge_by_deletions,
     unread_deletions,
 )
-from offsite.backup.cut.found_cut import partition_of
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
-from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.cut.window import GroupCommit
+from offsite.log.range import PartitionId
 from offsite.model.selection import parse_selection
 from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut
 
-WORK = PartitionKey("work", "id", 0)
-LOG = PartitionKey("__consumer_offsets", "", 3)
+WORK = PartitionId("work", "id", 0)
+LOG = PartitionId("__consumer_offsets", "", 3)
 
 
 KEPT_FOR_EVER = TopicShape(
@@ -90,7 +90,7 @@ def test_a_cut_that_was_refused_before_says_both() -> None:
 
 
 def hole(start: int, end: int, reason: str = "retention") -> RecordedHole:
-    return RecordedHole(partition_id=partition_of(WORK), start=start, end=end, reason=reason)
+    return RecordedHole(partition_id=WORK, start=start, end=end, reason=reason)
 
 
 def test_what_all_groups_had_read_is_no_loss() -> None:
@@ -100,7 +100,7 @@ def test_what_all_groups_had_read_is_no_loss() -> None:
 
 def test_what_nobody_reads_is_a_loss() -> None:
     assert explain_consumed([hole(0, 100)], {}, [KEPT_FOR_EVER]) == {}
-    assert explain_consumed([hole(0, 100)], {("g", PartitionKey("else", "id", 0)): 500}, [KEPT_FOR_EVER]) == {}
+    assert explain_consumed([hole(0, 100)], {("g", PartitionId("else", "id", 0)): 500}, [KEPT_FOR_EVER]) == {}
 
 
 @pytest.mark.parametrize(

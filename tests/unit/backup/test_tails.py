@@ -18,11 +18,10 @@ from offsite.backup.copy_plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBou
 from offsite.backup.pass_cut import join_tails
 from offsite.kafka.read_task import ReadTask
 from offsite.log.markers import Marker, Markers
-from offsite.log.range import Chunk, Hole, LogRange, Span
+from offsite.log.range import Chunk, Hole, LogRange, PartitionId, Span
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail, TransactionIndexer
-from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from tests.batches import chunk_of, make_control_batch
 from tests.examples import examples
@@ -136,8 +135,8 @@ def tails(
 ) -> dict[PartitionId, PartitionTail]:
     """The joined tails of a run that copies each log from its start on."""
     bounds = [bounds_of(log, number) for number, log in enumerate(logs)]
-    positions = {each.key: start for each, start in zip(bounds, starts, strict=True)}
-    window_starts = {each.key: window for each, window in zip(bounds, windows, strict=True)}
+    positions = {each.partition_id: start for each, start in zip(bounds, starts, strict=True)}
+    window_starts = {each.partition_id: window for each, window in zip(bounds, windows, strict=True)}
     plan = plan_copy(bounds, positions, slots=1, window_starts=window_starts)
     shares = [cut_at(task, task_edges) for task in plan.tasks]
     plan = replace(plan, tasks=tuple(task for task in chain.from_iterable(zip_longest(*shares)) if task is not None))
@@ -182,7 +181,7 @@ def test_joined_tails_are_what_one_pass_over_the_whole_log_finds(
 
 def run_of(log: Log, *edges: int, window_start: int) -> tuple[CopyPlan, list[BackupReceipt]]:
     bounds = bounds_of(log)
-    plan = plan_copy([bounds], {}, slots=1, window_starts={bounds.key: window_start})
+    plan = plan_copy([bounds], {}, slots=1, window_starts={bounds.partition_id: window_start})
     plan = replace(plan, tasks=tuple(cut_at(plan.tasks[0], edges)))
     return plan, [copied(task, log) for task in plan.tasks]
 
@@ -243,7 +242,7 @@ def test_what_is_open_where_offsets_are_missing_is_not_joined_to_what_ends_behin
 def test_nor_where_they_are_missing_before_what_the_plan_copies() -> None:
     log = Log.of([DATA, HOLE, COMMIT])
     bounds = replace(bounds_of(log), log_start=2)
-    plan = plan_copy([bounds], {bounds.key: 1}, slots=1, window_starts={bounds.key: 0})
+    plan = plan_copy([bounds], {bounds.partition_id: 1}, slots=1, window_starts={bounds.partition_id: 0})
     known = OpenTransaction(producer_id=1, first_offset=0, last_offset=0)
     receipts = [copied(task, log) for task in plan.tasks]
     joined = join_tails(plan, receipts, known_open={bounds.partition_id: [known]})

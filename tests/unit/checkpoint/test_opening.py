@@ -15,10 +15,9 @@ from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.checkpoint.taker import Taker
 from offsite.cut.readings import CutEvidence, EndsReading
-from offsite.cut.window import PartitionKey
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
 from offsite.model.options import StampForm
@@ -358,7 +357,7 @@ def test_a_topic_of_the_backup_is_no_control_topic(site: Site) -> None:
 
 def test_a_topic_that_no_stamp_tells_of_is_not_unchanged() -> None:
     """It may have been made from what is behind the checkpoint, before the first reading."""
-    audit = PartitionKey("audit", "id", 0)
+    audit = PartitionId("audit", "id", 0)
     seen = EndsReading(before={}, ends={audit: 5}, after={})
     evidence = CutEvidence(readings=(seen, seen), changes=())
     assert list(_moved(evidence, Stamps())) == []

@@ -14,16 +14,10 @@ from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_n
 from offsite.cli.progress import progress
 from offsite.engine.runner import RunProgress
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedArchive
 from offsite.repository.backup import Backup
-from offsite.repository.commit import (
-    CommitChanges,
-    LeftBehindPartition,
-    PartitionId,
-    Position,
-    RecordedHole,
-    TopicShape,
-)
+from offsite.repository.commit import CommitChanges, LeftBehindPartition, Position, RecordedHole, TopicShape
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import append_unchecked, new_backup, run_once

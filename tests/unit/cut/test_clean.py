@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from offsite.cut.readings import EndsReading, clean_readings, find_unclean, transactional_ids
-from offsite.cut.window import PartitionKey
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 
 EMPTY, ONGOING, DEAD = TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.DEAD
 PREPARE, COMPLETE = TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT
 FENCE, PREPARE_ABORT = TransactionStatus.PREPARE_EPOCH_FENCE, TransactionStatus.PREPARE_ABORT
 
-ORDERS, PAID = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid"))
+ORDERS, PAID = (PartitionId(name, f"id-{name}", 0) for name in ("orders", "paid"))
 
 
 def reading(before: int, after: int) -> EndsReading:

@@ -8,13 +8,13 @@ from offsite.backup.cut.found_cut import SnapshotGroups, find_cut
 from offsite.backup.cut.readings import ReadingSeries
 from offsite.backup.pass_cut import join_tails
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
-from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.cut.window import GroupCommit
 from offsite.log.markers import Marker, Markers
+from offsite.log.range import PartitionId
 from offsite.log.transactions import OpenTransaction, PartitionTail, StretchTail
-from offsite.repository.commit import PartitionId
 
-PAID = PartitionKey("paid", "id", 0)
-OFFSETS = PartitionKey("__consumer_offsets", "", 0)
+PAID = PartitionId("paid", "id", 0)
+OFFSETS = PartitionId("__consumer_offsets", "", 0)
 NO_GROUPS = SnapshotGroups(offsets={}, selected=frozenset())
 
 
@@ -25,7 +25,7 @@ def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_no
     still_open = OpenTransaction(producer_id=7, first_offset=4, last_offset=4)
     commit = GroupCommit(
         group="payers",
-        partition=PartitionKey("orders", "id", 0),
+        partition=PartitionId("orders", "id", 0),
         offset=9,
         log=OFFSETS,
         position=4,
@@ -57,7 +57,7 @@ def test_a_beginning_that_nobody_knows_is_not_the_first_record_that_was_seen() -
     bounds = PartitionBounds(
         topic="paid", topic_id="id", partition=0, log_start=0, end=20, size_bytes=20, leader_epoch=0
     )
-    plan = plan_copy([bounds], {bounds.key: 10}, slots=1, window_starts={bounds.key: 15})
+    plan = plan_copy([bounds], {bounds.partition_id: 10}, slots=1, window_starts={bounds.partition_id: 15})
     marker = Marker(offset=16, producer_id=7, producer_epoch=0, committed=True, first_offset=12)
     receipt = BackupReceipt(segments=(), holes=(), tail=StretchTail(markers=Markers([marker])))
     (tail,) = join_tails(plan, [receipt], known_open=None).values()

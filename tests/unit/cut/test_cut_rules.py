@@ -14,7 +14,6 @@ from offsite.cut.window import (
     ExternalParticipant,
     GroupCommit,
     ParticipantRecord,
-    PartitionKey,
     SpanOutcome,
     SupersededRecord,
     TransactionSpan,
@@ -22,10 +21,11 @@ from offsite.cut.window import (
     WriterKind,
     WrittenRange,
 )
+from offsite.log.range import PartitionId
 from tests.cut_judge import violations
 
-ORDERS, PAID, MAIL = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
-OFFSETS = PartitionKey("__consumer_offsets", "id-offsets", 7)
+ORDERS, PAID, MAIL = (PartitionId(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
+OFFSETS = PartitionId("__consumer_offsets", "id-offsets", 7)
 ENDS = {ORDERS: 100, PAID: 50, MAIL: 20, OFFSETS: 30}
 
 
@@ -188,7 +188,7 @@ def test_c5_refuses_a_position_that_is_not_the_end() -> None:
     assert not cut_of(externals=(replace(flink, can_replay=True),)).refusals
     ahead = ExternalParticipant(name="db", positions={ORDERS: 101}, can_replay=True)
     assert [each.rule for each in cut_of(externals=(ahead,)).refusals] == ["C5"]
-    elsewhere = ExternalParticipant(name="db", positions={PartitionKey("gone", "id", 0): 1}, can_replay=True)
+    elsewhere = ExternalParticipant(name="db", positions={PartitionId("gone", "id", 0): 1}, can_replay=True)
     assert cut_of(externals=(elsewhere,)).refusals[0].end is None
 
 
@@ -207,7 +207,7 @@ def test_c7_keeps_a_lost_record_with_its_successor(end: int, expected: int) -> N
 
 
 def test_partitions_that_were_not_read_are_named_and_hold_nothing() -> None:
-    elsewhere = PartitionKey("elsewhere", "id", 3)
+    elsewhere = PartitionId("elsewhere", "id", 3)
     wide = replace(TRANSFER, written={**TRANSFER.written, elsewhere: WrittenRange(0, 5, None)})
     cut = cut_of(wide)
     assert cut.ends == ENDS

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from offsite.groups.groups_of_commits import apply_cut_offsets
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.repository.commit import PartitionId
+from offsite.log.range import PartitionId
 from offsite.repository.snapshots.commit_cut import CutGroup
 
 ORDERS = TopicOffsets.of(

@@ -13,10 +13,11 @@ from offsite.groups.groups_as_of import GroupsAsOf, groups_as_of
 from offsite.groups.snapshots import save_groups
 from offsite.kafka.groups import FetchedGroups
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.range import TopicIncarnation
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.points.restore_point import PointRequest
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, TopicIncarnation, TopicShape
+from offsite.repository.commit import CommitChanges, TopicShape
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.backups import SELECTION

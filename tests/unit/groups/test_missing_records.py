@@ -7,7 +7,8 @@ from offsite.groups.plan import GroupPlan, plan_groups
 from offsite.groups.translation import translate
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
-from offsite.repository.commit import CONSUMED, PartitionId, Position, RecordedHole
+from offsite.log.range import PartitionId
+from offsite.repository.commit import CONSUMED, Position, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, decode_cut, encode_cut
 from offsite.repository.state import BackupState
 

@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 
 from offsite.kafka.protocol.request import Api
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedCommit, SourceTruncated
 from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
 from offsite.reports.point_report import BranchReport
 from offsite.repository import catalog
-from offsite.repository.commit import CommitChanges, PartitionId
+from offsite.repository.commit import CommitChanges
 from offsite.repository.fold import fold
 from offsite.repository.leftovers import find_orphans
 from offsite.repository.segments.reader import SegmentReader

@@ -6,10 +6,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.range import PartitionId
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
 from offsite.model.topic_choices import parse_partitions
 from offsite.points.point_in_time import PartitionCut, PointInTime, point_in_time
-from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Position, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.log.offset_vector import parse_before, parse_offsets
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint, StoreDenied
 from offsite.model.selection import parse_selection
@@ -14,7 +15,7 @@ from offsite.model.topic_choices import parse_partitions
 from offsite.model.units import format_time
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint, CommitChanges, PartitionId, Position, TopicIncarnation, TopicShape
+from offsite.repository.commit import Checkpoint, CommitChanges, Position, TopicShape
 from offsite.repository.restores.record import RestoreRecord
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.large_repository import Large, grow, news, write_growing
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.status import read_status
@@ -18,7 +19,7 @@ from offsite.repository import catalog, commit_history, commit_log
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs import new_catalog, segment_table
 from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, table_of
-from offsite.repository.commit import Commit, CommitChanges, PartitionId, StoredCommit
+from offsite.repository.commit import Commit, CommitChanges, StoredCommit
 from offsite.repository.fold import fold
 from offsite.repository.layout import parse_part_key
 from offsite.repository.parquet import from_parquet

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, PartitionId, Position
+from offsite.repository.commit import CommitChanges, Position
 from offsite.repository.snapshots.commit_cut import (
     CheckpointParticipant,
     CommitCut,

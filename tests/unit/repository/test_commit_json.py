@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import LastBatch
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedCommit, FormatTooNew
 from offsite.model.untrusted.bounded_json import with_digest
 from offsite.repository.commit import (
@@ -18,7 +19,6 @@ from offsite.repository.commit import (
     CompactedRange,
     CutBack,
     ExpiredRange,
-    PartitionId,
     Pin,
     Position,
     RecordedHole,

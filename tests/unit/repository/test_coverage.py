@@ -9,20 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import Bug
 from offsite.overview.status import read_status
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import (
-    UNACCOUNTED,
-    CommitChanges,
-    LeftBehindPartition,
-    PartitionId,
-    Position,
-    ProvenGap,
-    RecordedHole,
-)
+from offsite.repository.commit import UNACCOUNTED, CommitChanges, LeftBehindPartition, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import find_unaccounted, frontier
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import open_folder

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import ObjectTaken, RestoreTakenOver
-from offsite.repository.commit import PartitionId
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreTargets, get_targets, put_targets

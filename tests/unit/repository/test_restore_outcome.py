@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedObject
-from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import (
     RepartitionedTopic,

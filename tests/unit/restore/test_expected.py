@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange, PartitionId, TopicPartition
 from offsite.points.point_in_time import PartitionChain
-from offsite.repository.commit import PartitionId
 from offsite.restore.compare.expected import BackupExtent, ExpectedBounds, ExpectedTopic, PartitionCheck, plan_checks
 from tests.unit.restore.test_restore_plan import segment
 

@@ -14,10 +14,9 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import RecordDifference
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
 from offsite.points.point_in_time import PartitionChain
-from offsite.repository.commit import PartitionId
 from offsite.restore.compare.bounds import find_bounds
 from offsite.restore.compare.expected import BackupExtent, ExpectedTopic
 from offsite.restore.compare.partition import ProofEnds

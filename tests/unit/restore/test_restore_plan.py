@@ -4,12 +4,13 @@ from dataclasses import fields, replace
 
 import pytest
 
+from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.model.units import KIB
 from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, select_chains
-from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
+from offsite.repository.commit import Position, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
 from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, plan_restore

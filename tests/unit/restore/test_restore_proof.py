@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.points.point_in_time import PartitionChain
-from offsite.repository.commit import PartitionId
 from offsite.restore import run as restore_proof
 from offsite.restore.compare.proof import Proof, ProvenPartition, ProvenTopic
 from offsite.restore.run import WrittenRestore, prove_restore

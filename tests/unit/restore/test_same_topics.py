@@ -6,9 +6,9 @@ from dataclasses import replace
 from uuid import UUID
 
 from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.selection import TopicSelection
-from offsite.repository.commit import PartitionId, Position, RecordedHole
+from offsite.repository.commit import Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor, origin_options
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import NO_EXTENT, BackupExtent

@@ -9,12 +9,12 @@ from pathlib import Path
 import fastavro
 import pytest
 
+from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.selection import parse_selection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.restore.request import RestoreRequest
 from offsite.stores.open_store import open_store
 from offsite.table.scan import MatchingRecord, RecordMatch

@@ -11,20 +11,12 @@ from typing import Any
 import pytest
 
 from offsite.follow.chores import COLLECTING_REST_S, RETRY_S, collecting
+from offsite.log.range import PartitionId
 from offsite.model.clock import SystemClock
 from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import (
-    Commit,
-    CommitChanges,
-    CompactedRange,
-    CutBack,
-    ExpiredRange,
-    PartitionId,
-    Position,
-    TopicShape,
-)
+from offsite.repository.commit import Commit, CommitChanges, CompactedRange, CutBack, ExpiredRange, Position, TopicShape
 from offsite.repository.commit_json import encode_commit
 from offsite.repository.json_form import encode_object
 from offsite.repository.layout import index_key

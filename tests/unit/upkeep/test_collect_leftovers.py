@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from offsite.log.range import PartitionId
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ClocksDiffer, CommitsGone, DamagedCommit, DamagedObject, StoreDenied
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import CatalogSeal, decode_seal
-from offsite.repository.commit import CommitChanges, PartitionId
+from offsite.repository.commit import CommitChanges
 from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.segments.segment import Segment

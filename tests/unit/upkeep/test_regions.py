@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.repository.commit import PartitionId
+from offsite.log.range import PartitionId
 from offsite.upkeep.compaction.regions import find_regions, make_parts
 from tests.unit.upkeep.test_roll_up import row, segment
 

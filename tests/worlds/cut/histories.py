@@ -18,20 +18,20 @@ from offsite.cut.window import (
     Ends,
     GroupCommit,
     ParticipantRecord,
-    PartitionKey,
     SpanOutcome,
     SupersededRecord,
     TransactionSpan,
     Window,
     WrittenRange,
 )
+from offsite.log.range import PartitionId
 
-Record = tuple[PartitionKey, int]
-GroupKey = tuple[str, PartitionKey]
+Record = tuple[PartitionId, int]
+GroupKey = tuple[str, PartitionId]
 
-ORDERS = tuple(PartitionKey("orders", "id-orders", number) for number in range(2))
-PAID, SHIPPED, AUDIT = (PartitionKey(name, f"id-{name}", 0) for name in ("paid", "shipped", "audit"))
-OFFSETS = PartitionKey("__consumer_offsets", "id-offsets", 7)
+ORDERS = tuple(PartitionId("orders", "id-orders", number) for number in range(2))
+PAID, SHIPPED, AUDIT = (PartitionId(name, f"id-{name}", 0) for name in ("paid", "shipped", "audit"))
+OFFSETS = PartitionId("__consumer_offsets", "id-offsets", 7)
 PARTITIONS = (*ORDERS, PAID, SHIPPED, AUDIT, OFFSETS)
 STAGES = {"billing": (ORDERS, PAID), "shipping": ((PAID,), SHIPPED)}
 
@@ -43,9 +43,9 @@ class Transaction:
     records: list[Record] = field(default_factory=list)
     reads: list[GroupCommit] = field(default_factory=list)
     outcome: SpanOutcome = SpanOutcome.OPEN
-    markers: dict[PartitionKey, int] = field(default_factory=dict)
+    markers: dict[PartitionId, int] = field(default_factory=dict)
 
-    def missing(self) -> list[PartitionKey]:
+    def missing(self) -> list[PartitionId]:
         partitions = dict.fromkeys(partition for partition, _ in self.records)
         return [partition for partition in partitions if partition not in self.markers]
 
@@ -60,9 +60,7 @@ class History:
     of a record had read. `orders`: the order that each output was made from. `snapshot`: the group offsets as they were
     when the backup began to read ends."""
 
-    logs: dict[PartitionKey, list[Transaction | None]] = field(
-        default_factory=lambda: {each: [] for each in PARTITIONS}
-    )
+    logs: dict[PartitionId, list[Transaction | None]] = field(default_factory=lambda: {each: [] for each in PARTITIONS})
     transactions: list[Transaction] = field(default_factory=list)
     markers: set[Record] = field(default_factory=set)
     causes: dict[Record, set[Record]] = field(default_factory=dict)
@@ -71,10 +69,10 @@ class History:
     records: list[ParticipantRecord] = field(default_factory=list)
     superseded: list[SupersededRecord] = field(default_factory=list)
     snapshot: dict[GroupKey, int] = field(default_factory=dict)
-    ends: dict[PartitionKey, int] = field(default_factory=dict)
+    ends: dict[PartitionId, int] = field(default_factory=dict)
     window: Window = field(default_factory=Window)
 
-    def visible(self, ends: Ends, undone: Mapping[PartitionKey, Iterable[int]]) -> set[Record]:
+    def visible(self, ends: Ends, undone: Mapping[PartitionId, Iterable[int]]) -> set[Record]:
         """The records that a restore of `ends` shows, with the markers `undone` taken for aborts."""
         return {
             (partition, offset)
@@ -111,7 +109,7 @@ class History:
         return sorted(all_paid) == orders == sorted(all_shipped)
 
 
-def _shows(transaction: Transaction, partition: PartitionKey, end: int, undone: Iterable[int]) -> bool:
+def _shows(transaction: Transaction, partition: PartitionId, end: int, undone: Iterable[int]) -> bool:
     marker = transaction.markers.get(partition, end)
     return transaction.outcome is SpanOutcome.COMMIT and marker < end and marker not in undone
 
@@ -133,7 +131,7 @@ class _World:
         self.lengths = [self.length()]
         self.snapshots = [dict(self.positions)]
 
-    def length(self) -> dict[PartitionKey, int]:
+    def length(self) -> dict[PartitionId, int]:
         return {partition: len(log) for partition, log in self.history.logs.items()}
 
     def step(self) -> None:
@@ -178,7 +176,7 @@ class _World:
             GroupCommit(group=group, partition=source, offset=offset, log=OFFSETS, position=at, exactly_once=True)
         )
 
-    def is_pending(self, group: str, source: PartitionKey, own: Transaction | None) -> bool:
+    def is_pending(self, group: str, source: PartitionId, own: Transaction | None) -> bool:
         """Whether another worker's offset of the same input is undecided in the log (KIP-447)."""
         return any(
             each is not own
@@ -230,7 +228,7 @@ class _World:
         )
 
     def append(
-        self, partition: PartitionKey, transaction: Transaction | None = None, causes: set[Record] | None = None
+        self, partition: PartitionId, transaction: Transaction | None = None, causes: set[Record] | None = None
     ) -> int:
         offset = len(self.history.logs[partition])
         self.history.logs[partition].append(transaction)
@@ -243,13 +241,13 @@ class _World:
             transaction.records.append((partition, offset))
         return offset
 
-    def last_stable(self, partition: PartitionKey) -> int:
+    def last_stable(self, partition: PartitionId) -> int:
         """The last stable offset: where the first transaction without a marker here begins, or the end."""
         log = self.history.logs[partition]
         firsts = [at for at, each in enumerate(log) if each is not None and partition not in each.markers]
         return min(firsts, default=len(log))
 
-    def shown(self, partition: PartitionKey, start: int, end: int) -> set[Record]:
+    def shown(self, partition: PartitionId, start: int, end: int) -> set[Record]:
         ends = {partition: len(self.history.logs[partition])}
         return {(partition, offset) for _, offset in self.history.visible(ends, {}) if start <= offset < end}
 
@@ -303,7 +301,7 @@ def _outcome(transaction: Transaction, ends: Ends, *, asks_coordinator: bool) ->
     return transaction.outcome if is_seen else SpanOutcome.OPEN
 
 
-def _written(part: list[Transaction], partition: PartitionKey, ends: Ends) -> WrittenRange:
+def _written(part: list[Transaction], partition: PartitionId, ends: Ends) -> WrittenRange:
     end = ends[partition]
     here = [each for each in part if any(where == partition for where, _ in each.records)]
     offsets = sorted(offset for each in here for where, offset in each.records if where == partition and offset < end)

@@ -8,7 +8,8 @@ from typing import cast
 from offsite.cut.cut import Cut
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.cut.window import GroupCommit
+from offsite.log.range import PartitionId
 from tests.worlds.cut.transaction_world import Seen, Transaction, seen
 
 WORLDS = 2_000
@@ -38,14 +39,14 @@ def wrong(view: Seen, cut: Cut) -> set[str]:
     return found | _wrong_groups(view, cut, kept)
 
 
-def _is_shown(transaction: Transaction, key: PartitionKey, cut: Cut, away: set[tuple[PartitionKey, int]]) -> bool:
+def _is_shown(transaction: Transaction, key: PartitionId, cut: Cut, away: set[tuple[PartitionId, int]]) -> bool:
     marker = transaction.markers.get(key, cut.ends[key])
     return transaction.is_committed is True and marker < cut.ends[key] and (key, marker) not in away
 
 
 def _wrong_groups(view: Seen, cut: Cut, kept: list[Transaction]) -> set[str]:
     """Of the commits that were read: what was committed before is in the snapshot of the groups."""
-    right: dict[tuple[str, PartitionKey], GroupCommit] = {}
+    right: dict[tuple[str, PartitionId], GroupCommit] = {}
     for read in sorted((read for each in kept for read in each.reads), key=lambda read: read.position):
         if read.position >= view.tail_starts[read.log]:
             right[read.group, read.partition] = read

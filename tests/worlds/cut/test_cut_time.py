@@ -9,16 +9,17 @@ from random import Random
 import pytest
 
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.window import GroupCommit, PartitionKey, SpanOutcome, TransactionSpan, Window, WrittenRange
+from offsite.cut.window import GroupCommit, SpanOutcome, TransactionSpan, Window, WrittenRange
+from offsite.log.range import PartitionId
 from tests.cut_judge import group_violations, violations
 
-PARTITIONS = [PartitionKey(f"topic-{number // 20}", "id", number) for number in range(2_000)]
+PARTITIONS = [PartitionId(f"topic-{number // 20}", "id", number) for number in range(2_000)]
 TRANSACTIONS = 10_000
 BUSY_MAX_S = 5.0
 """The bar is 2 s on a quiet machine."""
 
 
-def exactly_once(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
+def exactly_once(rng: Random) -> tuple[dict[PartitionId, int], Window]:
     """Transactions over ten partitions each, which read what others wrote. One in 300 lacks a marker."""
     ends = dict.fromkeys(PARTITIONS, 0)
     found = []
@@ -43,7 +44,7 @@ def exactly_once(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
     return ends, Window(transactions=tuple(found))
 
 
-def one_chain(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
+def one_chain(rng: Random) -> tuple[dict[PartitionId, int], Window]:
     """The worst for a search in rounds: each transaction falls with the one behind it, and the list is the wrong way
     round."""
     ends = dict.fromkeys(PARTITIONS, 0)
@@ -76,7 +77,7 @@ def test_producers_that_always_overlap_lose_only_what_is_near_the_ends() -> None
     """Thirty workers on ten partitions and one log of offsets, each with a transaction open all the time."""
     rng, ends = Random(7), dict.fromkeys(PARTITIONS[:10], 0)
     log, found = PARTITIONS[0], []
-    running: dict[int, dict[PartitionKey, int]] = {worker: {} for worker in range(30)}
+    running: dict[int, dict[PartitionId, int]] = {worker: {} for worker in range(30)}
     numbers = dict.fromkeys(running, 0)
     for _ in range(3_000):
         worker = rng.randrange(30)
@@ -102,11 +103,11 @@ def test_producers_that_always_overlap_lose_only_what_is_near_the_ends() -> None
 
 
 def ended(
-    worker: int, number: int, firsts: dict[PartitionKey, int], ends: dict[PartitionKey, int], log: PartitionKey
+    worker: int, number: int, firsts: dict[PartitionId, int], ends: dict[PartitionId, int], log: PartitionId
 ) -> TransactionSpan:
     written = {partition: WrittenRange(first, first, ends[partition]) for partition, first in firsts.items()}
     ends.update({partition: ends[partition] + 1 for partition in firsts})
-    source = PartitionKey("input", "id", worker)
+    source = PartitionId("input", "id", worker)
     read = GroupCommit(group="app", partition=source, offset=number, log=log, position=firsts[log], exactly_once=True)
     return TransactionSpan(
         producer_id=worker, number=number, epoch=0, written=written, outcome=SpanOutcome.COMMIT, reads=(read,)

@@ -15,8 +15,9 @@ from offsite.cut import readings as clean
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import CutEvidence, EndsReading
-from offsite.cut.window import PartitionKey, SpanOutcome, TransactionSpan, Window
+from offsite.cut.window import SpanOutcome, TransactionSpan, Window
 from offsite.log.markers import Marker
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import TransactionChange, TransactionStatus
 from offsite.log.transactions import PartitionTail
 from tests.worlds.cut.transaction_world import Seen, Transaction, seen
@@ -224,8 +225,8 @@ def test_a_wrong_window_is_caught(mistake: str) -> None:
 
 def test_the_cut_of_a_large_window_takes_less_than_two_seconds() -> None:
     """From evidence to cut: 2,000 partitions, 10,000 transactions over ten of them each, by 1,000 producers."""
-    keys = [PartitionKey(f"topic-{number // 20}", "id", number) for number in range(2_000)]
-    markers: dict[PartitionKey, list[Marker]] = {key: [] for key in keys}
+    keys = [PartitionId(f"topic-{number // 20}", "id", number) for number in range(2_000)]
+    markers: dict[PartitionId, list[Marker]] = {key: [] for key in keys}
     changes = []
     for number in range(10_000):
         producer = number % 1_000

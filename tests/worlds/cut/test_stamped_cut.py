@@ -17,20 +17,21 @@ from offsite.cut import greatest, group_offsets
 from offsite.cut.cut import Cut
 from offsite.cut.effect import Effect, effects
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.window import GroupCommit, PartitionKey, StampedRecord, Window
+from offsite.cut.window import GroupCommit, StampedRecord, Window
+from offsite.log.range import PartitionId
 from tests.cut_judge import group_violations, violations
 
 CLUSTERS = 1_500
 CHECKPOINT = 7
-ORDERS = tuple(PartitionKey("orders", "id", number) for number in range(2))
-PAID = tuple(PartitionKey("paid", "id", number) for number in range(2))
-SHIPPED = PartitionKey("shipped", "id", 0)
-OFFSETS = PartitionKey("__consumer_offsets", "id", 3)
+ORDERS = tuple(PartitionId("orders", "id", number) for number in range(2))
+PAID = tuple(PartitionId("paid", "id", number) for number in range(2))
+SHIPPED = PartitionId("shipped", "id", 0)
+OFFSETS = PartitionId("__consumer_offsets", "id", 3)
 DATA = (*ORDERS, *PAID, SHIPPED)
 INPUTS = {"billing-0": ORDERS[:1], "billing-1": ORDERS[1:], "shipping": PAID}
 
-Place = tuple[PartitionKey, int]
-GroupKey = tuple[str, PartitionKey]
+Place = tuple[PartitionId, int]
+GroupKey = tuple[str, PartitionId]
 
 
 @dataclass
@@ -48,22 +49,22 @@ class Worker:
 
     name: str
     number: int = 0
-    positions: dict[PartitionKey, int] = field(default_factory=dict)
-    buffered: list[tuple[PartitionKey, Written]] = field(default_factory=list)
-    written: dict[PartitionKey, int] = field(default_factory=dict)
+    positions: dict[PartitionId, int] = field(default_factory=dict)
+    buffered: list[tuple[PartitionId, Written]] = field(default_factory=list)
+    written: dict[PartitionId, int] = field(default_factory=dict)
 
 
 @dataclass
 class Cluster:
     random: Random
-    logs: dict[PartitionKey, list[Written]] = field(default_factory=lambda: {each: [] for each in DATA})
+    logs: dict[PartitionId, list[Written]] = field(default_factory=lambda: {each: [] for each in DATA})
     commits: list[GroupCommit] = field(default_factory=list)
     numbers: dict[GroupKey, int] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
     opened: int = 0
-    base: dict[PartitionKey, int] = field(default_factory=dict)
+    base: dict[PartitionId, int] = field(default_factory=dict)
     snapshot: dict[GroupKey, int] = field(default_factory=dict)
-    ends: dict[PartitionKey, int] = field(default_factory=dict)
+    ends: dict[PartitionId, int] = field(default_factory=dict)
 
     def run(self, steps: int) -> None:
         for _ in range(self.random.randrange(steps)):
@@ -132,7 +133,7 @@ class Cluster:
         commits = self.commits[: self.ends[OFFSETS]]
         return Window(stamped=tuple(each for each in stamped if each), commits=tuple(commits))
 
-    def _first(self, partition: PartitionKey) -> StampedRecord | None:
+    def _first(self, partition: PartitionId) -> StampedRecord | None:
         for offset in range(self.base[partition], self.ends[partition]):
             if (stamp := self.logs[partition][offset].stamp) >= CHECKPOINT:
                 return StampedRecord(partition=partition, offset=offset, stamp=stamp)
@@ -187,7 +188,7 @@ def wrong(cluster: Cluster, cut: Cut) -> str:
     return ""
 
 
-def orphans(cluster: Cluster, ends: dict[PartitionKey, int] | object) -> bool:
+def orphans(cluster: Cluster, ends: dict[PartitionId, int] | object) -> bool:
     """Whether a kept record was made from one that is not kept."""
     kept = (each for partition in DATA for each in cluster.logs[partition][: ends[partition]])  # type: ignore[index]
     return any(each.cause is not None and each.cause[1] >= ends[each.cause[0]] for each in kept)  # type: ignore[index]
@@ -273,7 +274,7 @@ def test_a_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_was_written_to_a_partition_that_was_made_since_is_not_kept() -> None:
     """Of a topic that is backed up; what lies in others is no part of any cut."""
-    orders, new, elsewhere = (PartitionKey(*each) for each in (("a", "id", 0), ("a", "id", 1), ("b", "", 0)))
+    orders, new, elsewhere = (PartitionId(*each) for each in (("a", "id", 0), ("a", "id", 1), ("b", "", 0)))
     for output, expected in ((new, ()), (elsewhere, (4,))):
         commit = GroupCommit(group="g", partition=orders, offset=4, log=OFFSETS, position=0, outputs=((output, 7),))
         window = Window(commits=(commit,))

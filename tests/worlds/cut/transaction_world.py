@@ -13,16 +13,15 @@ from functools import partial
 from random import Random
 
 from offsite.cut.readings import CutEvidence, EndsReading, LoggedCommit
-from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.cut.window import GroupCommit
 from offsite.log.markers import Marker
+from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 from offsite.log.transactions import OpenTransaction, PartitionTail
 
-STAGES = tuple(
-    tuple(PartitionKey(f"stage-{stage}", f"id-{stage}", number) for number in range(2)) for stage in range(4)
-)
+STAGES = tuple(tuple(PartitionId(f"stage-{stage}", f"id-{stage}", number) for number in range(2)) for stage in range(4))
 DATA = tuple(each for stage in STAGES for each in stage)
-OFFSETS = tuple(PartitionKey("__consumer_offsets", "id-offsets", number) for number in range(2))
+OFFSETS = tuple(PartitionId("__consumer_offsets", "id-offsets", number) for number in range(2))
 STATE_LOGS = (0, 1)
 
 
@@ -32,14 +31,14 @@ class Transaction:
 
     name: str
     producer_id: int
-    partitions: list[PartitionKey] = field(default_factory=list)
-    records: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    partitions: list[PartitionId] = field(default_factory=list)
+    records: dict[PartitionId, list[int]] = field(default_factory=dict)
     reads: list[GroupCommit] = field(default_factory=list)
     is_committed: bool | None = None
-    markers: dict[PartitionKey, int] = field(default_factory=dict)
+    markers: dict[PartitionId, int] = field(default_factory=dict)
     is_complete: bool = False
 
-    def missing(self) -> list[PartitionKey]:
+    def missing(self) -> list[PartitionId]:
         return [partition for partition in self.partitions if partition not in self.markers]
 
 
@@ -54,7 +53,7 @@ class Application:
     epoch: int = 0
     status: TransactionStatus = TransactionStatus.EMPTY
     now: Transaction | None = None
-    positions: dict[PartitionKey, int] = field(default_factory=dict)
+    positions: dict[PartitionId, int] = field(default_factory=dict)
 
 
 class World:
@@ -62,7 +61,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.logs: dict[PartitionKey, list[Transaction | None]] = {each: [] for each in (*DATA, *OFFSETS)}
+        self.logs: dict[PartitionId, list[Transaction | None]] = {each: [] for each in (*DATA, *OFFSETS)}
         self.states: dict[int, list[TransactionChange]] = {each: [] for each in STATE_LOGS}
         self.transactions: list[Transaction] = []
         self.commits: list[LoggedCommit] = []
@@ -119,7 +118,7 @@ class World:
         else:
             self.transfer(application, transaction, target)
 
-    def transfer(self, application: Application, transaction: Transaction, target: PartitionKey) -> None:
+    def transfer(self, application: Application, transaction: Transaction, target: PartitionId) -> None:
         log = OFFSETS[application.stage % 2]
         if log not in transaction.partitions:
             self.add(application, transaction, log)
@@ -170,17 +169,17 @@ class World:
             TransactionChange(application.log, len(records), application.name, producer_id, application.epoch, status)
         )
 
-    def add(self, application: Application, transaction: Transaction, partition: PartitionKey) -> None:
+    def add(self, application: Application, transaction: Transaction, partition: PartitionId) -> None:
         transaction.partitions.append(partition)
         self.log(application, TransactionStatus.ONGOING)
 
-    def write(self, partition: PartitionKey, transaction: Transaction) -> int:
+    def write(self, partition: PartitionId, transaction: Transaction) -> int:
         offset = len(self.logs[partition])
         self.logs[partition].append(transaction)
         transaction.records.setdefault(partition, []).append(offset)
         return offset
 
-    def last_stable(self, partition: PartitionKey, end: int | None = None) -> int:
+    def last_stable(self, partition: PartitionId, end: int | None = None) -> int:
         """Where the first transaction without a marker below `end` begins, or the end."""
         end = len(self.logs[partition]) if end is None else end
         firsts = [
@@ -197,7 +196,7 @@ class Seen:
 
     world: World
     evidence: CutEvidence
-    tail_starts: dict[PartitionKey, int]
+    tail_starts: dict[PartitionId, int]
 
 
 def seen(seed: int) -> Seen:
@@ -225,10 +224,10 @@ class _Backup:
         self.world, self.random = world, world.random
         self.count = self.random.randint(1, 5)
         self.begins: dict[int, int] = {}
-        self.tail_starts: dict[PartitionKey, int] = {}
+        self.tail_starts: dict[PartitionId, int] = {}
         self.listed: dict[int, ListedTransaction] = {}
         self.before: list[dict[int, int]] = [{} for _ in range(self.count)]
-        self.ends: list[dict[PartitionKey, int]] = [{} for _ in range(self.count)]
+        self.ends: list[dict[PartitionId, int]] = [{} for _ in range(self.count)]
         self.after: list[dict[int, int]] = [{} for _ in range(self.count)]
 
     def looks(self) -> Iterator[Callable[[], None] | None]:
@@ -247,7 +246,7 @@ class _Backup:
     def look_at_state(self, log: int, found: dict[int, int]) -> None:
         found[log] = len(self.world.states[log])
 
-    def look_at(self, key: PartitionKey, found: dict[PartitionKey, int]) -> None:
+    def look_at(self, key: PartitionId, found: dict[PartitionId, int]) -> None:
         found[key] = len(self.world.logs[key])
         self.tail_starts.setdefault(key, found[key])
 
@@ -276,7 +275,7 @@ class _Backup:
             commits=tuple(each for each in commits if each.commit.position >= self.tail_starts[each.commit.log]),
         )
 
-    def tail(self, key: PartitionKey) -> PartitionTail:
+    def tail(self, key: PartitionId) -> PartitionTail:
         """The reader begins where the first open transaction begins, most times, and may read on behind the end."""
         start, end = self.tail_starts[key], self.ends[-1][key]
         read_from = self.world.last_stable(key, start) if self.random.random() < 0.8 else start

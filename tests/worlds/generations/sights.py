@@ -8,9 +8,9 @@ from typing import Protocol
 from offsite.archives.archive import ArchiveReader
 from offsite.archives.formats import open_reader
 from offsite.generations.archive_target import place_of
+from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import decode
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.generation_sets.layout import SetLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
 from offsite.log.batch import LastBatch, scan
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, OffsiteError
 from offsite.model.selection import parse_selection
@@ -37,7 +37,6 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import (
     CommitChanges,
     LeftBehindPartition,
-    PartitionId,
     Position,
     RecordedHole,
     StoredCommit,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 from offsite.upkeep.retention import plan as planning
 from offsite.upkeep.retention.apply import RetentionResult, apply_retention, plan_retention

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from offsite.backup.committable import PartitionFailure
 from offsite.backup.run import BackupResult
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import stored_log
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from tests.worlds.source_events.source import SimSource
 

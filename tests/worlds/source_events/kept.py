@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offsite.backup.run import BackupResult
+from offsite.log.range import PartitionId
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from tests.worlds.source_events.judge import Judge, Known, Planned

@@ -23,11 +23,10 @@ from offsite.groups.snapshots import read_groups
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.logs import READ_COMMITTED
 from offsite.log.group_offsets import restrict_to_topics
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import SourceTruncated
 from offsite.model.options import MissingTopics
 from offsite.reports.point_report import HoleReport
-from offsite.repository.commit import PartitionId
 
 
 def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, and where to
@@ -54,7 +53,7 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     check_same_topics(writer, topics)
     chosen = [b for b in source.bounds if request.point.partitions.includes(b.topic, b.partition)]
     bounds = list(_to_stable(admin, chosen, ends)) if request.point.read_committed else chosen
-    positions = {b.key: ends[_key(b)] for b in bounds if _key(b) in ends}
+    positions = {b.partition_id: ends[_key(b)] for b in bounds if _key(b) in ends}
     copy = plan_copy(bounds, positions, slots=slots)
     if copy.sick and len(copy.sick) == len(bounds):
         raise _cut_back(copy.sick[0])

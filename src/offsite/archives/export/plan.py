@@ -15,7 +15,7 @@ from offsite.archives.export.same_topic import backup_record_reader, find_other_
 from offsite.archives.export.task import ExportTask
 from offsite.groups.groups_as_of import SNAPSHOT, GroupsAsOf, groups_as_of
 from offsite.log.group_offsets import GroupOffsets, restrict_to_topics
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange, PartitionId, TopicPartition
 from offsite.model.errors import TopicReplaced
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.units import format_time
@@ -24,7 +24,7 @@ from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedCh
 from offsite.points.restore_point import FixedPoint, PointRequest, find_point
 from offsite.reports.point_report import HoleReport, hole_reports
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.partition_history import Branch
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState

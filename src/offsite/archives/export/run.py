@@ -31,13 +31,12 @@ from offsite.backup.outages import Outages
 from offsite.engine.runner import OnProgress, Runner, WholeProgress, job_named
 from offsite.kafka.cluster import Cluster
 from offsite.log.group_offsets import offset_count
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import ArchiveBusy, BadOption, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import amount
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.heads import check_to_read
 from offsite.stores.open_store import open_archive_files
 

@@ -16,12 +16,11 @@ from functools import partial
 from offsite.archives.archive import ArchiveWriter
 from offsite.archives.export.task import ClusterRecordSource, ExportTask
 from offsite.backup.copy_plan import PARTITION_ERRORS
-from offsite.log.range import Hole
+from offsite.log.range import Hole, PartitionId
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.errors import DamagedArchive
 from offsite.points.point_in_time import PartitionChain
 from offsite.points.source_view import SourceView
-from offsite.repository.commit import PartitionId
 from offsite.stores.store import Store
 
 RecordAt = Callable[[int], Record | None]

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
-from offsite.backup.copy_plan import CopyTask, PartitionBounds, PositionKey
-from offsite.cut.window import Ends, PartitionKey
+from offsite.backup.copy_plan import CopyTask, PartitionBounds
+from offsite.cut.window import Ends
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
-from offsite.log.range import Chunk, LogRange
+from offsite.log.range import Chunk, LogRange, PartitionId
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
@@ -59,22 +59,23 @@ class CaughtRecords:
     bounded. Excess partitions are left to the tasks.
     """
 
-    def __init__(self, admin: ClusterAdmin, starts: Mapping[PositionKey, int]) -> None:
+    def __init__(self, admin: ClusterAdmin, starts: Mapping[PartitionId, int]) -> None:
         """`starts`: the next offset to copy of every partition to catch, as far as known."""
         self._admin, self._starts, self._clock = admin, starts, SystemClock()
-        self._caught: dict[PositionKey, _Caught] = {}
+        self._caught: dict[PartitionId, _Caught] = {}
         self._left_bytes = BYTES_MAX
 
     def begin(self, bounds: Collection[PartitionBounds]) -> None:
         """Read the partitions up to the ends in `bounds`."""
         began_s = self._clock.monotonic_s()
         for partition in bounds:
-            start = max(self._starts.get(partition.key, 0), partition.log_start)
+            partition_id = partition.partition_id
+            start = max(self._starts.get(partition_id, 0), partition.log_start)
             on_disk = max(1, partition.end - partition.log_start)
             pending_bytes = partition.size_bytes * (partition.end - start) // on_disk
-            if partition.key in self._starts and start <= partition.end and pending_bytes <= self._left_bytes:
-                self._caught[partition.key] = _Caught(bounds=partition, start=start, end=start)
-                self._read(partition.key, partition.end)
+            if partition_id in self._starts and start <= partition.end and pending_bytes <= self._left_bytes:
+                self._caught[partition_id] = _Caught(bounds=partition, start=start, end=start)
+                self._read(partition_id, partition.end)
             if self._clock.monotonic_s() - began_s > TIME_MAX_S:
                 return
 
@@ -85,14 +86,14 @@ class CaughtRecords:
             if self._clock.monotonic_s() - began_s > TIME_MAX_S:
                 del self._caught[key]  # its caught records end before the readings
             else:
-                self._read(key, ends.get(PartitionKey(*key), 0))
+                self._read(key, ends.get(key, 0))
 
     def of(self, tasks: Sequence[CopyTask]) -> dict[int, CaughtRange]:
         """The caught ranges of `tasks`, by task number. A partition that the plan cuts into several tasks, or begins
         elsewhere, is left to the tasks."""
         ranges = {}
         for number, task in enumerate(tasks):
-            caught = self._caught.get(task.key)
+            caught = self._caught.get(task.partition_id)
             if caught is not None and (task.range.start, task.range.end) == (caught.start, caught.end):
                 ranges[number] = CaughtRange(range=task.range, items=caught.items)
         return ranges
@@ -101,7 +102,7 @@ class CaughtRecords:
     def _reader(self) -> PartitionReader:
         return self._admin.reader(patience_max_s=PATIENCE_MAX_S)
 
-    def _read(self, key: PositionKey, end: int) -> None:
+    def _read(self, key: PartitionId, end: int) -> None:
         caught = self._caught[key]
         if end <= caught.end:
             return

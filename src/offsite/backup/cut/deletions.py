@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from offsite.backup.cut.found_cut import key_of, partition_of
 from offsite.cut.group_offsets import GroupKey
 from offsite.cut.readings import CutEvidence
-from offsite.cut.window import REMOVED, PartitionKey
+from offsite.cut.window import REMOVED
 from offsite.log.group_offsets import GroupTable
+from offsite.log.range import PartitionId
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.names import named
 from offsite.model.selection import TopicSelection
@@ -48,7 +48,7 @@ class UnreadDeletion:
     `at_source`: the source had lost them before the group could read them."""
 
     group: str
-    partition: PartitionKey
+    partition: PartitionId
     offset: int
     end: int
     at_source: bool
@@ -61,26 +61,26 @@ class UnreadDeletion:
 
 
 def offsets_of_cut(
-    groups: GroupTable, entries: Iterable[CutGroup], partitions: Collection[PartitionKey]
+    groups: GroupTable, entries: Iterable[CutGroup], partitions: Collection[PartitionId]
 ) -> dict[GroupKey, int]:
     """The offset of every group in `partitions` as of a cut: the offsets in `groups`, overridden by the entries of the
     cut."""
     topics = {(partition.topic, partition.topic_id) for partition in partitions}
     offsets = {
-        (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
+        (group.group, PartitionId(topic.topic, topic.topic_id, partition)): offset
         for group in groups.values()
         for topic in group.topics
         if (topic.topic, topic.topic_id) in topics
         for partition, offset in topic.by_partition().items()
     }
-    offsets |= {(entry.group, key_of(entry.partition_id)): entry.offset for entry in entries}
+    offsets |= {(entry.group, entry.partition_id): entry.offset for entry in entries}
     return {key: offset for key, offset in offsets.items() if offset != REMOVED and key[1] in partitions}
 
 
 def unread_deletions(
     offsets: Mapping[GroupKey, int],
     evidence: CutEvidence,
-    deleted: Mapping[PartitionKey, DeletedBelow],
+    deleted: Mapping[PartitionId, DeletedBelow],
     *,
     selected: Collection[str],
 ) -> Iterator[UnreadDeletion]:
@@ -106,7 +106,7 @@ def judge_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> Comm
     lost = [deletion for deletion in unread if not deletion.at_source]
     rested = (deletion for deletion in unread if deletion.at_source)
     behind = tuple(
-        CutGroup(group=deletion.group, partition_id=partition_of(deletion.partition), offset=deletion.offset)
+        CutGroup(group=deletion.group, partition_id=deletion.partition, offset=deletion.offset)
         for deletion in islice(rested, BEHIND_MAX)
     )
     why = f"C6: {named([str(deletion) for deletion in lost], most=_NAMED_MAX)} before the copy" if lost else ""
@@ -128,15 +128,13 @@ def explain_consumed(
     topic, every group on the partition has committed beyond the hole, and at least one group exists. Maps a hole to its
     recorded form."""
     emptied = {shape.incarnation for shape in topics if deletes_on_request_alone(shape)}
-    lowest: dict[PartitionKey, int] = {}
+    lowest: dict[PartitionId, int] = {}
     for (_, partition), offset in offsets.items():
         lowest[partition] = min(offset, lowest.get(partition, offset))
     return {
         hole: replace(hole, reason=CONSUMED)
         for hole in holes
-        if hole.is_loss
-        and hole.partition_id.incarnation in emptied
-        and lowest.get(key_of(hole.partition_id), 0) >= hole.end
+        if hole.is_loss and hole.partition_id.incarnation in emptied and lowest.get(hole.partition_id, 0) >= hole.end
     }
 
 

@@ -14,20 +14,11 @@ from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.group_offsets import GroupKey, first_without_outputs
 from offsite.cut.readings import CutEvidence
-from offsite.cut.window import (
-    REMOVED,
-    Ends,
-    ExternalParticipant,
-    PartitionKey,
-    SpanOutcome,
-    StampedRecord,
-    Window,
-    WriterKind,
-)
+from offsite.cut.window import REMOVED, Ends, ExternalParticipant, SpanOutcome, StampedRecord, Window, WriterKind
 from offsite.log.group_offsets import GroupTable
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.log.transactions import PartitionTail
 from offsite.model.names import PROTECTED_TOPICS, named
-from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import (
     CheckpointParticipant,
     CommitCut,
@@ -58,7 +49,7 @@ class Stamps:
     is claimed with any doubt."""
 
     topics: frozenset[str] = frozenset()
-    observed: Mapping[PartitionKey, ObservedStamps] = field(default_factory=dict)
+    observed: Mapping[PartitionId, ObservedStamps] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
 
 
@@ -128,17 +119,17 @@ def _externals(
 ) -> Iterator[ExternalParticipant]:
     """Translate participants, which know topics by name. A topic outside of the backup is in no cut, and
     contradicts."""
-    by_name = {(partition_id.topic, partition_id.partition): key_of(partition_id) for partition_id in positions}
+    by_name = {partition_id.topic_partition: partition_id for partition_id in positions}
     for participant in participants:
         declared = {
-            by_name.get((at.topic, at.partition), PartitionKey(at.topic, "", at.partition)): at.end
+            by_name.get(TopicPartition(at.topic, at.partition), PartitionId(at.topic, "", at.partition)): at.end
             for at in participant.positions
         }
         yield ExternalParticipant(name=participant.name, positions=declared, can_replay=participant.can_replay)
 
 
 def _writers(
-    moved: AbstractSet[PartitionKey], tails: Mapping[PartitionKey, PartitionTail], stamps: Stamps
+    moved: AbstractSet[PartitionId], tails: Mapping[PartitionId, PartitionTail], stamps: Stamps
 ) -> dict[str, frozenset[WriterKind]]:
     """How every topic was written to: between the first and the last reading, and for stamped topics since before the
     opening of the checkpoint."""
@@ -167,7 +158,7 @@ def _stamped(stamps: Stamps) -> Iterator[StampedRecord]:
             yield StampedRecord(partition=partition, offset=partition_stamps.first, stamp=partition_stamps.number)
 
 
-def _moved(evidence: CutEvidence, stamps: Stamps) -> Iterator[PartitionKey]:
+def _moved(evidence: CutEvidence, stamps: Stamps) -> Iterator[PartitionId]:
     """The partitions that were written to, or may have been. Where a checkpoint was opened, its ends lie before the
     first reading: an unstamped partition may depend on later records, and does not count as unchanged."""
     first, last = evidence.readings[0].ends, evidence.readings[-1].ends
@@ -182,7 +173,7 @@ def _moved(evidence: CutEvidence, stamps: Stamps) -> Iterator[PartitionKey]:
 
 
 def _classes(
-    cut: Cut, window: Window, moved: AbstractSet[PartitionKey], *, is_doubted: bool
+    cut: Cut, window: Window, moved: AbstractSet[PartitionId], *, is_doubted: bool
 ) -> Iterator[tuple[str, str]]:
     """The class of every topic. A topic without writes during the readings is complete, whoever wrote to the topic: its
     records, and the records they were made from, existed before the first end was read."""
@@ -197,11 +188,10 @@ def _classes(
 def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutPartition]:
     floors, markers = cut.floors(), cut.markers_left_out()
     for partition_id, position in positions.items():
-        key = key_of(partition_id)
-        end = cut.ends[key]
-        floor = max(0, min(floors.get(key, end), end))
+        end = cut.ends[partition_id]
+        floor = max(0, min(floors.get(partition_id, end), end))
         if floor < position:
-            yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
+            yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(partition_id, ()))
 
 
 def _groups(cut: Cut, window: Window, evidence: CutEvidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
@@ -219,7 +209,7 @@ def _groups(cut: Cut, window: Window, evidence: CutEvidence, groups: SnapshotGro
             and partition in cut.ends
             and partition.topic not in PROTECTED_TOPICS
         ):
-            yield CutGroup(group=group, partition_id=partition_of(partition), offset=offset, metadata=metadata)
+            yield CutGroup(group=group, partition_id=partition, offset=offset, metadata=metadata)
 
 
 _NO_COMMIT = (REMOVED, "")
@@ -228,7 +218,7 @@ _NO_COMMIT = (REMOVED, "")
 def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple[int, str]]:
     """Offset and metadata of the groups `names` in a snapshot, by partition."""
     return {
-        (name, PartitionKey(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
+        (name, PartitionId(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
         for name in names & groups.keys()
         for topic in groups[name].topics
         for row in topic
@@ -246,9 +236,9 @@ def _removed(cut: Cut, window: Window, evidence: CutEvidence) -> AbstractSet[Gro
     return deleted - groups_kept - left_out - first_without_outputs(cut.ends, window).keys()
 
 
-def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
+def _open(tails: Mapping[PartitionId, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
     for partition_id in positions:
-        tail = tails.get(key_of(partition_id))
+        tail = tails.get(partition_id)
         for transaction in tail.open if tail else ():
             yield OpenAtEnd(
                 partition_id=partition_id,
@@ -295,16 +285,6 @@ def _refused(refusals: tuple[CutRefusal, ...]) -> str:
     return named(lines, most=3) if lines else ""
 
 
-def key_of(partition_id: PartitionId) -> PartitionKey:
-    """The partition of the backup as a `PartitionKey` of the cut."""
-    return PartitionKey(partition_id.topic, partition_id.topic_id, partition_id.partition)
-
-
-def partition_of(key: PartitionKey) -> PartitionId:
-    """The inverse of `key_of`."""
-    return PartitionId(topic=key.topic, topic_id=key.topic_id, partition=key.partition)
-
-
 def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:
     """Whether everything up to the ends of the readings is backed up."""
-    return all(position >= ends.get(key_of(partition_id), position + 1) for partition_id, position in positions.items())
+    return all(position >= ends.get(partition_id, position + 1) for partition_id, position in positions.items())

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offsite.backup.copy_plan import PartitionBounds, PositionKey
+from offsite.backup.copy_plan import PartitionBounds
 from offsite.backup.cut.caught_records import CaughtRecords
 from offsite.backup.cut.coordinator_log import read_dense
 from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
 from offsite.cut.readings import CutEvidence, LoggedCommit, find_unsettled
-from offsite.cut.window import REMOVED, Ends, GroupCommit, PartitionKey
+from offsite.cut.window import REMOVED, Ends, GroupCommit
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.group_fold import OffsetRecord, parse_group_record
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId
 from offsite.log.transactions import PartitionTail, TransactionIndexer, with_unknown_beginnings
 from offsite.model.errors import LeaderUnavailable, OffsiteError
 from offsite_participant.errors import ParticipantError
@@ -39,8 +39,8 @@ class GroupTail:
     them."""
 
     commits: tuple[LoggedCommit, ...] = ()
-    tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)
-    failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
+    tails: Mapping[PartitionId, PartitionTail] = field(default_factory=dict)
+    failed: Mapping[PartitionId, OffsiteError] = field(default_factory=dict)
 
 
 def read_group_tail(
@@ -49,8 +49,8 @@ def read_group_tail(
     """Read all partitions of `__consumer_offsets` from before `baseline` to the last of the readings. `topic_ids`: name
     → id of the topics that groups commit on; a commit on an unlisted topic has no id."""
     commits: list[LoggedCommit] = []
-    tails: dict[PartitionKey, PartitionTail] = {}
-    failed: dict[PartitionKey, OffsiteError] = {}
+    tails: dict[PartitionId, PartitionTail] = {}
+    failed: dict[PartitionId, OffsiteError] = {}
     reader, last = admin.reader(), series.readings[-1].ends
     failed |= {log: series.failed.get(log, _UNREAD) for log in baseline.group_ends.keys() - last.keys()}
     for log in sorted(baseline.group_ends.keys() & last.keys()):
@@ -71,7 +71,7 @@ def read_group_tail(
 
 
 def _read(
-    reader: PartitionReader, log: PartitionKey, start: int, end: int, topic_ids: Mapping[str, str]
+    reader: PartitionReader, log: PartitionId, start: int, end: int, topic_ids: Mapping[str, str]
 ) -> tuple[list[LoggedCommit], PartitionTail]:
     commits: list[LoggedCommit] = []
     indexer = TransactionIndexer()
@@ -92,11 +92,11 @@ def _of_base(logged: LoggedCommit) -> LoggedCommit:
     return logged._replace(commit=replace(logged.commit, outputs=()))
 
 
-def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_ids: Mapping[str, str]) -> LoggedCommit:
+def _commit(log: PartitionId, header: BatchHeader, record: OffsetRecord, topic_ids: Mapping[str, str]) -> LoggedCommit:
     of, committed = record.group_partition, None if record.value is None else record.committed()
     commit = GroupCommit(
         group=of.group,
-        partition=PartitionKey(of.topic, topic_ids.get(of.topic, ""), of.partition),
+        partition=PartitionId(of.topic, topic_ids.get(of.topic, ""), of.partition),
         offset=REMOVED if committed is None else committed.offset,
         log=log,
         position=record.position,
@@ -107,7 +107,7 @@ def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_
     return LoggedCommit(commit, header.producer_id if header.is_transactional else _PLAIN)
 
 
-def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[PartitionKey, int], ...] | None:
+def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[PartitionId, int], ...] | None:
     """The outputs that a participant claims. An unreadable claim counts as unknown outputs."""
     try:
         note = parse_note(metadata)
@@ -118,7 +118,7 @@ def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[Partiti
     if note.outputs is None:
         return None
     outputs = note.outputs.items()
-    return tuple((PartitionKey(at.topic, topic_ids.get(at.topic, ""), at.partition), end) for at, end in outputs)
+    return tuple((PartitionId(at.topic, topic_ids.get(at.topic, ""), at.partition), end) for at, end in outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,17 +140,16 @@ class ObservedEnds:
         return (*([self.groups_trouble] if self.groups_trouble else []), *lines)
 
     @property
-    def window_starts(self) -> dict[PositionKey, int]:
+    def window_starts(self) -> dict[PartitionId, int]:
         """The offset in every partition from which markers are needed."""
-        first = self.series.readings[0].ends if self.series else {}
-        return {(key.topic, key.topic_id, key.partition): end for key, end in first.items()}
+        return dict(self.series.readings[0].ends) if self.series else {}
 
     @property
     def ends(self) -> Ends:
         """The ends of the last reading."""
         return self.series.readings[-1].ends if self.series else {}
 
-    def evidence(self, tails: Mapping[PartitionKey, PartitionTail]) -> CutEvidence:
+    def evidence(self, tails: Mapping[PartitionId, PartitionTail]) -> CutEvidence:
         """The evidence, with the tails of the copied partitions. For `__consumer_offsets`, if copied as well, the tails
         read with the commits: they begin before the first commit."""
         series, groups = self.series, self.groups
@@ -185,7 +184,7 @@ def observe_ends(
     as_told = tuple(bounds)
     if isinstance(baseline, OffsiteError):
         return ObservedEnds(trouble=baseline.message, error=baseline.id), as_told
-    keys = [PartitionKey(*partition.key) for partition in bounds]
+    keys = [partition.partition_id for partition in bounds]
     try:
         caught.begin(bounds)
         series = take_readings(admin, baseline, keys, unclean=find_unsettled)
@@ -195,8 +194,8 @@ def observe_ends(
         return ObservedEnds(trouble=error.message, error=error.id), as_told
     ends = series.readings[-1].ends
     # An end before the end that came with its leader epoch is of a leader that has changed since.
-    late = [partition for partition in bounds if ends.get(PartitionKey(*partition.key), -1) < partition.end]
+    late = [partition for partition in bounds if ends.get(partition.partition_id, -1) < partition.end]
     if late:
         return ObservedEnds(trouble=f"the end of {late[0].topic}/{late[0].partition} could not be read again"), as_told
     observed = ObservedEnds(series=series, groups=groups, groups_trouble=baseline.groups_trouble)
-    return observed, tuple(replace(b, end=ends[PartitionKey(*b.key)]) for b in bounds)
+    return observed, tuple(replace(b, end=ends[b.partition_id]) for b in bounds)

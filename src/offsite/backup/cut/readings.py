@@ -22,12 +22,12 @@ from offsite.backup.cut.coordinator_log import (
     trouble_of,
 )
 from offsite.cut.readings import EndsReading
-from offsite.cut.window import Ends, PartitionKey
+from offsite.cut.window import Ends
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.logs import READ_COMMITTED
 from offsite.kafka.watermarks import LogEndReader
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.log.transaction_state import ListedTransaction, TransactionChange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import LeaderUnavailable, NoSuchTopic, OffsiteError, TopicReplaced
@@ -75,7 +75,7 @@ class ReadingSeries:
     readings: tuple[EndsReading, ...]
     changes: tuple[TransactionChange, ...] | None
     listed: Mapping[int, ListedTransaction]
-    failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
+    failed: Mapping[PartitionId, OffsiteError] = field(default_factory=dict)
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ def begin_readings(admin: ClusterAdmin) -> ReadingsBaseline:
 def take_readings(
     admin: ClusterAdmin,
     baseline: ReadingsBaseline,
-    partitions: Iterable[PartitionKey],
+    partitions: Iterable[PartitionId],
     *,
     unclean: Unclean,
     clock: Clock | None = None,
@@ -139,7 +139,7 @@ class _SeriesReader:
         self,
         admin: ClusterAdmin,
         baseline: ReadingsBaseline,
-        keys: Mapping[TopicPartition, PartitionKey],
+        keys: Mapping[TopicPartition, PartitionId],
         unclean: Unclean,
         clock: Clock,
     ) -> None:
@@ -234,7 +234,7 @@ def _lost_notes(failed: Mapping[TopicPartition, OffsiteError]) -> list[str]:
     return [f"transactions coordinated by {names} are unknown: {failed[min(failed)].message}"]
 
 
-def _only(reading: EndsReading, logs: Collection[int], failed: Collection[PartitionKey]) -> EndsReading:
+def _only(reading: EndsReading, logs: Collection[int], failed: Collection[PartitionId]) -> EndsReading:
     return EndsReading(
         before={log: end for log, end in reading.before.items() if log in logs},
         ends={key: end for key, end in reading.ends.items() if key not in failed},
@@ -246,7 +246,7 @@ def _without_strangers(admin: ClusterAdmin, series: ReadingSeries) -> ReadingSer
     """Drop partitions of replaced topics. Ends are read by name: a topic with the expected id after the last reading
     had the id in all readings."""
     topics = admin.topics()
-    failed: dict[PartitionKey, OffsiteError] = dict(series.failed)
+    failed: dict[PartitionId, OffsiteError] = dict(series.failed)
     for key in series.readings[-1].ends:
         topic = topics.get(key.topic)
         if topic is None:
@@ -260,13 +260,13 @@ def _without_strangers(admin: ClusterAdmin, series: ReadingSeries) -> ReadingSer
     return replace(series, readings=tuple(_only(reading, logs, failed) for reading in series.readings), failed=failed)
 
 
-def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionKey]:
+def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionId]:
     """The partitions of `__consumer_offsets`; empty where nobody has committed yet, or where the topic is hidden from
     us."""
     topic = admin.topics().get(GROUPS_TOPIC)
     topic_id = str(topic.topic_id) if topic and topic.topic_id else ""
     return {
-        TopicPartition(topic=GROUPS_TOPIC, partition=partition.partition): PartitionKey(
+        TopicPartition(topic=GROUPS_TOPIC, partition=partition.partition): PartitionId(
             GROUPS_TOPIC, topic_id, partition.partition
         )
         for partition in (topic.partitions if topic else ())

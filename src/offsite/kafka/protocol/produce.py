@@ -68,7 +68,7 @@ class ProduceFormat:
         return self._decode_detailed(data)
 
     def _decode_detailed(self, data: memoryview) -> ProduceAnswer:
-        answer = parse_produced(data).get((self._topic_partition.topic, self._topic_partition.partition))
+        answer = parse_produced(data).get(self._topic_partition)
         if answer is None:
             raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
         return answer
@@ -101,10 +101,9 @@ def _topic_head(topic: str, partitions: int) -> bytes:
     return Encoder().string(topic).i32(partitions).done()
 
 
-def parse_produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
-    """Decode the acknowledgements in `data`, by topic and partition (plain tuples, because every request has some).
-    Raises one of `UNREADABLE` on bytes that are no answer."""
-    answers: dict[tuple[str, int], ProduceAnswer] = {}
+def parse_produced(data: memoryview) -> Mapping[TopicPartition, ProduceAnswer]:
+    """Decode the acknowledgements in `data`. Raises one of `UNREADABLE` on bytes that are no answer."""
+    answers: dict[TopicPartition, ProduceAnswer] = {}
     (topics,), at = _COUNT.unpack_from(data), _COUNT.size
     for _ in range(topics):
         (length,) = _LENGTH.unpack_from(data, at)
@@ -114,27 +113,27 @@ def parse_produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
             partition, code, base_offset, record_errors, message = _PLAIN_PARTITION.unpack_from(data, at)
             if record_errors or message != _NO_MESSAGE:
                 return _produced_in_detail(Decoder(data))
-            answers[name, partition] = ProduceAnswer(code, base_offset, 0, "")
+            answers[TopicPartition(name, partition)] = ProduceAnswer(code, base_offset, 0, "")
             at += _PLAIN_PARTITION.size
     if at + _COUNT.size != len(data) or _COUNT.unpack_from(data, at)[0]:
         return _produced_in_detail(Decoder(data))
     return answers
 
 
-def _produced_in_detail(answer: Decoder) -> Mapping[tuple[str, int], ProduceAnswer]:
+def _produced_in_detail(answer: Decoder) -> Mapping[TopicPartition, ProduceAnswer]:
     answers = {key: acknowledgement for topic in answer.array(_topic) for key, acknowledgement in topic}
     throttle_ms = answer.throttle_ms()
     answer.done()
     return {key: acknowledgement._replace(throttle_ms=throttle_ms) for key, acknowledgement in answers.items()}
 
 
-def _topic(answer: Decoder) -> list[tuple[tuple[str, int], ProduceAnswer]]:
+def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:
     name = answer.string()
     return answer.array(lambda partition: _partition(partition, name))
 
 
-def _partition(answer: Decoder, topic: str) -> tuple[tuple[str, int], ProduceAnswer]:
-    key = (topic, answer.i32())
+def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ProduceAnswer]:
+    key = TopicPartition(topic, answer.i32())
     error_code, base_offset = answer.i16(), answer.i64()
     answer.i64()  # log append time
     answer.i64()  # log start

@@ -14,11 +14,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 
-from offsite.log.range import uncovered
+from offsite.log.range import PartitionId, uncovered
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.names import named
 from offsite.model.units import format_duration
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.coverage import segment_span
 from offsite.repository.partition_history import Spans, join_spans
 from offsite.repository.state import BackupState

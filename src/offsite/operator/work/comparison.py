@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, FormatTooNew, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
@@ -21,7 +22,7 @@ from offsite.model.names import named
 from offsite.model.selection import TopicSelection, stored_patterns
 from offsite.operator.decide.succession import Successor, may_be_rewritten, must_have_batch
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit, PartitionId
+from offsite.repository.commit import Commit
 from offsite.repository.commit_history import CommitSummary
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.declared.entry import LastCommit

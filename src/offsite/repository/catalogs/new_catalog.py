@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import check
 from offsite.repository.catalogs.partition_table import encode_partitions
 from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, PartsReader, encode_lines, encode_seal
@@ -29,7 +30,6 @@ from offsite.repository.catalogs.segment_table import (
     schema_with,
     table_of,
 )
-from offsite.repository.commit import PartitionId
 from offsite.repository.commit_history import CommitHistory, HistoryChunk, PartRef
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import HASH_NAME, content_hash

@@ -13,13 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsite.log.batch import LastBatch
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.errors import OffsiteError, check
 from offsite.model.names import is_topic_name
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments, RowRange, StoredRows
-from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, SnapshotRef, TopicShape
+from offsite.repository.commit import CompactedRange, ExpiredRange, Position, SnapshotRef, TopicShape
 from offsite.repository.commit_json import (
     checkpoint_from_json,
     checkpoint_to_json,

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import Damaged
 from offsite.model.journal import warned
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments
-from offsite.repository.commit import PartitionId
 from offsite.repository.commit_history import COLUMNS, LINES_PER_CHUNK, Columns, HistoryChunk, PartRef
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold

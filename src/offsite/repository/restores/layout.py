@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import ObjectTaken, RestoreRunning, RestoreTakenOver
-from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import Lease
 from offsite.stores.store import PutResult, Store

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.commit import PartitionId
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store

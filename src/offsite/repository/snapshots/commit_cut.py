@@ -14,10 +14,11 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
+from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject
 from offsite.model.names import named
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.commit import PartitionId, SnapshotRef
+from offsite.repository.commit import SnapshotRef
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout

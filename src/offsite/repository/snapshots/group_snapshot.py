@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.range import TopicIncarnation
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.commit import TopicIncarnation
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.layout import BackupLayout
 from offsite.repository.parquet import read_parquet

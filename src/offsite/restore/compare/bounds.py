@@ -71,12 +71,12 @@ def _leaderless(
 
 def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
     led = {
-        (topic.name, partition.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in topics.values()
         for partition in topic.partitions
         if partition.leader >= 0
     }
-    return [partition for partition in partitions if (partition.topic, partition.partition) not in led]
+    return [partition for partition in partitions if partition not in led]
 
 
 def _ask(

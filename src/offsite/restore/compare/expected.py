@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange, PartitionId, TopicPartition
 from offsite.points.point_in_time import PartitionChain
-from offsite.repository.commit import PartitionId
 from offsite.restore.compare.partition import ProofTask
 from offsite.restore.write.pieces import log_start
 from offsite.restore.write.plan import Repartition, RestorePlan

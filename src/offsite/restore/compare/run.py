@@ -13,7 +13,7 @@ from functools import partial
 from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.cluster import Cluster
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
@@ -23,7 +23,7 @@ from offsite.points.point_cut import PointCut, choose_cut
 from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, hole_starts, select_chains
 from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, hole_reports
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
+from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.records_place import GIVEN_AGAIN
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutcome, get_outcome

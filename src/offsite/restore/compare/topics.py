@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.kafka.protocol.metadata import TopicMetadata
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, PartitionId, TopicIncarnation
 from offsite.model.units import format_time
 from offsite.points.point_in_time import SelectedChains
-from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import NOT_DELETED, TopicShape
 from offsite.repository.descriptor import BackupDescriptor, import_origin
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import NO_EXTENT, BackupExtent

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from offsite.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import show_groups
+from offsite.log.range import TopicPartition
 from offsite.model.errors import UserError
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import TopicDetail, show_backup
@@ -53,9 +54,9 @@ class Bar:
 def make_bars(topics: Sequence[TopicDetail], holes: Iterable[HoleReport]) -> dict[str, Bar]:
     """Make the bars by topic. The partitions of a topic follow each other, from offset 0 to the end of the
     partition."""
-    lost: defaultdict[tuple[str, int], list[HoleReport]] = defaultdict(list)
+    lost: defaultdict[TopicPartition, list[HoleReport]] = defaultdict(list)
     for hole in holes:
-        lost[hole.topic, hole.partition].append(hole)
+        lost[TopicPartition(hole.topic, hole.partition)].append(hole)
     axis_ms = _axis(topics)
     return {topic.topic: _bar(topic, lost, axis_ms) for topic in topics}
 
@@ -75,7 +76,7 @@ def _times(topic: TopicDetail, axis_ms: tuple[int, int]) -> tuple[float, float] 
     return min(start, WIDTH - width), width
 
 
-def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]], axis_ms: tuple[int, int]) -> Bar:
+def _bar(topic: TopicDetail, lost: dict[TopicPartition, list[HoleReport]], axis_ms: tuple[int, int]) -> Bar:
     total = sum(part.end for part in topic.partitions) or 1
     parts: list[tuple[float, float]] = []
     holes: list[tuple[float, float]] = []
@@ -83,7 +84,7 @@ def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]], axis
     for part in topic.partitions:
         if part.end > part.start:
             parts.append(_span(at + part.start, part.end - part.start, total))
-        topic_holes = lost.get((topic.topic, part.partition), ())
+        topic_holes = lost.get(TopicPartition(topic.topic, part.partition), ())
         holes.extend(_span(at + hole.start, hole.end - hole.start, total) for hole in topic_holes)
         at += part.end
     count = len(holes)

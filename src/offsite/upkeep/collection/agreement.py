@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.log.range import Span, uncovered
+from offsite.log.range import PartitionId, Span, uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.journal import warned
 from offsite.model.units import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.commit import FOR_EVER, ExpiredRange, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.fold import fold
 from offsite.repository.local_memory import NO_RULE, LetGoMemory

@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from offsite.log.range import Span, uncovered
+from offsite.log.range import PartitionId, Span, uncovered
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import SharedParts
-from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit import StoredCommit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key, parse_segment_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, living_since_ms
@@ -283,8 +283,8 @@ class _Disbelieved:
 
 def _remade_partitions(head: BackupState) -> frozenset[PartitionId]:
     """The partitions of topics that were deleted and made again: several incarnations have them."""
-    incarnations = Counter((partition_id.topic, partition_id.partition) for partition_id in head.positions)
-    return frozenset(p for p in head.positions if incarnations[p.topic, p.partition] > 1)
+    incarnations = Counter(partition_id.topic_partition for partition_id in head.positions)
+    return frozenset(p for p in head.positions if incarnations[p.topic_partition] > 1)
 
 
 def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.journal import noted
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.leftovers import living_since_ms

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span, TopicIncarnation
 from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import TopicShape
 from offsite.repository.commit_history import CommitHistory
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.partition_history import Branch

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from offsite.log.range import LogRange, Span
+from offsite.log.range import LogRange, PartitionId, Span
 from offsite.model.units import MIB
-from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 
 PART_BYTES = 128 * MIB

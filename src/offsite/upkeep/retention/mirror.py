@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offsite.log.range import Span
+from offsite.log.range import PartitionId, Span
 from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits, Retention
-from offsite.repository.commit import PartitionId
 from offsite.repository.commit_history import CommitHistory
 from offsite.repository.partition_history import join_spans
 from offsite.repository.state import BackupState

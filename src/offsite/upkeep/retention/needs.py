@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 
-from offsite.log.range import Span
-from offsite.repository.commit import LIVE, ExpiredRange, PartitionId
+from offsite.log.range import PartitionId, Span
+from offsite.repository.commit import LIVE, ExpiredRange
 from offsite.repository.partition_history import Branch, join_spans, segments_before
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from offsite.log.batch import LastBatch
+from offsite.log.range import PartitionId
 from offsite.operator.decide.succession import (
     Successor,
     held_spans,
@@ -15,7 +16,7 @@ from offsite.operator.decide.succession import (
     judge_successor,
     must_have_batch,
 )
-from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Position, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
 

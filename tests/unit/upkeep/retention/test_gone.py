@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.log.range import Span
-from offsite.repository.commit import ExpiredRange, PartitionId
+from offsite.log.range import PartitionId, Span
+from offsite.repository.commit import ExpiredRange
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
 from offsite.upkeep.retention.needs import (
