@@ -63,18 +63,16 @@ def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_
 def find_coordinators_request(keys: Sequence[str], *, kind: int) -> Request[Mapping[str, CoordinatorNode]]:
     body = Encoder(flexible=True).i8(kind).array(keys, Encoder.string).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, CoordinatorNode]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Mapping[str, CoordinatorNode]:
         return dict(answer.array(_read_coordinator))
 
-    return Request(api=Api.FIND_COORDINATOR, version=HIGHEST_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.FIND_COORDINATOR, version=HIGHEST_VERSION, body=body, read=read, flexible=True)
 
 
 def find_coordinator_request(key: str, *, kind: int) -> Request[CoordinatorNode]:
     body = Encoder(flexible=True).string(key).i8(kind).end().done()
 
-    def parse(answer: Decoder) -> CoordinatorNode:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> CoordinatorNode:
         code = answer.i16()
         answer.nullable_string()  # error message
         coordinator = CoordinatorNode(node_id=answer.i32(), error_code=code)
@@ -82,7 +80,7 @@ def find_coordinator_request(key: str, *, kind: int) -> Request[CoordinatorNode]
         answer.i32()
         return coordinator
 
-    return Request(api=Api.FIND_COORDINATOR, version=LOWEST_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.FIND_COORDINATOR, version=LOWEST_VERSION, body=body, read=read, flexible=True)
 
 
 def _read_coordinator(answer: Decoder) -> tuple[str, CoordinatorNode]:
@@ -232,15 +230,14 @@ def list_transactions_request() -> Request[CoordinatorAnswer[list[ListedTransact
     """Request all transactions of the asked coordinator. Transactions with an unknown status are left out."""
     body = Encoder(flexible=True).array([], Encoder.string).array([], Encoder.i64).end().done()
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[list[ListedTransaction]]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> CoordinatorAnswer[list[ListedTransaction]]:
         code = answer.i16()
         answer.array(Decoder.string)  # statuses asked for that the broker does not know
         return CoordinatorAnswer(
             code, [transaction for transaction in answer.array(_listed) if transaction is not None]
         )
 
-    return Request(api=Api.LIST_TRANSACTIONS, version=_LIST_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.LIST_TRANSACTIONS, version=_LIST_VERSION, body=body, read=read, flexible=True)
 
 
 def _listed(answer: Decoder) -> ListedTransaction | None:

@@ -6,7 +6,7 @@ Source: KIP-98 (idempotent producer, transactional ids, WriteTxnMarkers), KIP-36
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from offsite.kafka.protocol.broker_errors import (
     broker_error,
 )
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError, topic_errors
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError, partition_code
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError, WriterFenced
@@ -84,8 +84,7 @@ def new_producer(router: Router, clock: Clock) -> Producer:
 
 
 def _init_producer_id() -> Request[Producer]:
-    def parse(answer: Decoder) -> Producer:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Producer:
         code, producer = answer.i16(), Producer(producer_id=answer.i64(), epoch=answer.i16())
         if code:
             raise broker_error(code, "asking for a producer id")
@@ -94,7 +93,7 @@ def _init_producer_id() -> Request[Producer]:
         return producer
 
     body = Encoder().string(None).i32(_NO_TRANSACTION_TIMEOUT_MS).done()
-    return Request(api=Api.INIT_PRODUCER_ID, version=VERSION, body=body, parse=parse)
+    return Request(api=Api.INIT_PRODUCER_ID, version=VERSION, body=body, read=read)
 
 
 NO_COORDINATOR = 0
@@ -139,23 +138,19 @@ def write_outcomes_request(
 
     def put(out: Encoder, outcome: TransactionOutcome) -> None:
         out.i64(outcome.producer_id).i16(outcome.producer_epoch).boolean(outcome.committed)
-        out.array([partition], _put_topic).i32(outcome.coordinator_epoch).end()
+        out.topics([partition]).i32(outcome.coordinator_epoch).end()
 
     body = Encoder(flexible=flexible).array(outcomes, put).end().done()
-    return Request(api=Api.WRITE_TXN_MARKERS, version=version, body=body, parse=_worst_code, flexible=flexible)
-
-
-def _put_topic(out: Encoder, partition: TopicPartition) -> None:
-    out.string(partition.topic).array([partition.partition], Encoder.i32).end()
+    return Request(api=Api.WRITE_TXN_MARKERS, version=version, body=body, read=_worst_code, flexible=flexible)
 
 
 def _worst_code(answer: Decoder) -> int:
-    codes = [code for producer in answer.array(_codes_of_producer) for topic in producer for code in topic]
+    codes = [code for producer in answer.array(_codes_of_producer) for code in producer.values()]
     return next((code for code in codes if code), NONE)
 
 
-def _codes_of_producer(answer: Decoder) -> list[list[int]]:
+def _codes_of_producer(answer: Decoder) -> Mapping[TopicPartition, int]:
     answer.i64()
-    topics = answer.array(topic_errors)
+    codes = answer.topics(partition_code)
     answer.end()
-    return topics
+    return codes

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.broker_errors import INVALID_TRANSACTION_TIMEOUT, NONE, TRANSACTIONAL_ID_NOT_FOUND
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError, partition_code
 from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
@@ -70,8 +70,7 @@ def init_producer_request(
     producer_id, epoch = expected or (-1, -1)
     out = Encoder(flexible=True).string(transactional_id).i32(timeout_ms).i64(producer_id).i16(epoch)
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[Producer | None]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> CoordinatorAnswer[Producer | None]:
         code, given_id, given_epoch = answer.i16(), answer.i64(), answer.i16()
         if code == INVALID_TRANSACTION_TIMEOUT:
             return CoordinatorAnswer(NONE, None)
@@ -82,32 +81,30 @@ def init_producer_request(
         )
 
     body = out.end().done()
-    return Request(api=Api.INIT_PRODUCER_ID, version=_INIT_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.INIT_PRODUCER_ID, version=_INIT_VERSION, body=body, read=read, flexible=True)
 
 
 def add_partition_request(producer: Producer, partition: TopicPartition) -> Request[CoordinatorAnswer[None]]:
     """Add the partition to the producer's transaction, and begin the transaction. May be repeated."""
     out = Encoder().string(producer.transactional_id).i64(producer.producer_id).i16(producer.epoch)
-    body = out.i32(1).string(partition.topic).i32(1).i32(partition.partition).done()
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[None]:
-        answer.i32()  # throttle time
-        codes = [code for topic in answer.array(_topic_codes) for code in topic]
+    def read(answer: Decoder) -> CoordinatorAnswer[None]:
+        codes = answer.topics(partition_code).values()
         return CoordinatorAnswer(next((code for code in codes if code), NONE), None)
 
-    return Request(api=Api.ADD_PARTITIONS_TO_TXN, version=_ADD_VERSION, body=body, parse=parse)
+    body = out.topics([partition]).done()
+    return Request(api=Api.ADD_PARTITIONS_TO_TXN, version=_ADD_VERSION, body=body, read=read)
 
 
 def end_request(producer: Producer, *, committed: bool) -> Request[CoordinatorAnswer[None]]:
     """Decide the outcome. The answer comes before the markers are in the partitions' logs. May be repeated."""
     out = Encoder().string(producer.transactional_id).i64(producer.producer_id).i16(producer.epoch)
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[None]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> CoordinatorAnswer[None]:
         return CoordinatorAnswer(answer.i16(), None)
 
     body = out.boolean(committed).done()
-    return Request(api=Api.END_TXN, version=_END_VERSION, body=body, parse=parse)
+    return Request(api=Api.END_TXN, version=_END_VERSION, body=body, read=read)
 
 
 def describe_transaction_request(transactional_id: str) -> Request[CoordinatorAnswer[DescribedTransaction | None]]:
@@ -115,37 +112,22 @@ def describe_transaction_request(transactional_id: str) -> Request[CoordinatorAn
     (transactional.id.expiration.ms)."""
     body = Encoder(flexible=True).array([transactional_id], Encoder.string).end().done()
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
         (transaction,) = answer.array(_known)
         return transaction
 
-    return Request(api=Api.DESCRIBE_TRANSACTIONS, version=_DESCRIBE_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.DESCRIBE_TRANSACTIONS, version=_DESCRIBE_VERSION, body=body, read=read, flexible=True)
 
 
 def describe_producers_request(partition: TopicPartition) -> Request[CoordinatorAnswer[Mapping[int, ActiveProducer]]]:
     """Producer id → memory of the leader of `partition`. The asked broker must be the leader."""
-    out = Encoder(flexible=True).array(
-        [partition], lambda encoder, key: encoder.string(key.topic).array([key.partition], Encoder.i32).end()
-    )
 
-    def parse(answer: Decoder) -> CoordinatorAnswer[Mapping[int, ActiveProducer]]:
-        answer.i32()  # throttle time
-        ((described,),) = answer.array(_producers_of_topic)
+    def read(answer: Decoder) -> CoordinatorAnswer[Mapping[int, ActiveProducer]]:
+        (described,) = answer.topics(_producers_of_partition).values()
         return described
 
-    body = out.end().done()
-    return Request(api=Api.DESCRIBE_PRODUCERS, version=_DESCRIBE_VERSION, body=body, parse=parse, flexible=True)
-
-
-def _topic_codes(answer: Decoder) -> list[int]:
-    answer.string()
-    return answer.array(_partition_code)
-
-
-def _partition_code(answer: Decoder) -> int:
-    answer.i32()
-    return answer.i16()
+    body = Encoder(flexible=True).topics([partition]).end().done()
+    return Request(api=Api.DESCRIBE_PRODUCERS, version=_DESCRIBE_VERSION, body=body, read=read, flexible=True)
 
 
 def _known(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
@@ -155,7 +137,7 @@ def _known(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
     answer.i32()  # timeout
     answer.i64()  # begun at
     producer_id, epoch = answer.i64(), answer.i16()
-    partitions = frozenset(key for topic in answer.array(_topic_partitions) for key in topic)
+    partitions = frozenset(answer.topics(lambda numbers, topic: (TopicPartition(topic, numbers.i32()), None)))
     answer.end()
     if code == TRANSACTIONAL_ID_NOT_FOUND:
         return CoordinatorAnswer(NONE, None)
@@ -164,26 +146,14 @@ def _known(answer: Decoder) -> CoordinatorAnswer[DescribedTransaction | None]:
     )
 
 
-def _topic_partitions(answer: Decoder) -> list[TopicPartition]:
-    topic, numbers = answer.string(), answer.array(Decoder.i32)
-    answer.end()
-    return [TopicPartition(topic=topic, partition=number) for number in numbers]
-
-
-def _producers_of_topic(answer: Decoder) -> list[CoordinatorAnswer[Mapping[int, ActiveProducer]]]:
-    answer.string()
-    partitions = answer.array(_producers_of_partition)
-    answer.end()
-    return partitions
-
-
-def _producers_of_partition(answer: Decoder) -> CoordinatorAnswer[Mapping[int, ActiveProducer]]:
-    answer.i32()
-    code = answer.i16()
+def _producers_of_partition(
+    answer: Decoder, topic: str
+) -> tuple[TopicPartition, CoordinatorAnswer[Mapping[int, ActiveProducer]]]:
+    partition, code = answer.i32(), answer.i16()
     answer.nullable_string()  # error message
     producers = dict(answer.array(_producer))
     answer.end()
-    return CoordinatorAnswer(code, producers)
+    return TopicPartition(topic=topic, partition=partition), CoordinatorAnswer(code, producers)
 
 
 def _producer(answer: Decoder) -> tuple[int, ActiveProducer]:

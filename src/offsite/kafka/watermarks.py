@@ -159,13 +159,13 @@ def _undecoded(request: Request[Mapping[TopicPartition, ListedOffset]]) -> Reque
         answer.position = len(answer.data)
         return body
 
-    return Request(api=request.api, version=request.version, body=request.body, parse=keep)
+    return Request(api=request.api, version=request.version, body=request.body, read=keep)
 
 
 def _decoded(share: _Share, body: bytes) -> Mapping[TopicPartition, ListedOffset] | OffsiteError:
     decoder = Decoder(memoryview(body))
     try:
-        offsets = share.request.parse(decoder)
+        offsets = share.request.read(decoder)
         decoder.done()
     except UNREADABLE as error:
         return KafkaProtocolError(f"the answer to ListOffsets cannot be read: {error}")

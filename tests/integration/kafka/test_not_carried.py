@@ -36,12 +36,11 @@ def _altered(cluster: Cluster, how: int) -> Sequence[int]:
         kind, whose, name, value = setting
         out.i8(kind).string(whose).array([(name, value)], lambda to, each: to.string(each[0]).i8(how).string(each[1]))
 
-    def parse(answer: Decoder) -> Sequence[int]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Sequence[int]:
         return answer.array(_code)
 
     body = Encoder().array(SETTINGS, put).boolean(False).done()
-    return cluster.router.call(Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=0, body=body, parse=parse))
+    return cluster.router.call(Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=0, body=body, read=read))
 
 
 def _code(answer: Decoder) -> int:

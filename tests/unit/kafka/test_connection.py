@@ -120,7 +120,7 @@ def broker() -> Iterator[Broker]:
 
 
 def number() -> Request[int]:
-    return Request(api=Api.END_TXN, version=1, body=b"", parse=lambda answer: answer.i32())
+    return Request(api=Api.WRITE_TXN_MARKERS, version=1, body=b"", read=lambda answer: answer.i32())
 
 
 def failure(broker: Broker, kind: type[OffsiteError]) -> OffsiteError:
@@ -169,7 +169,7 @@ def test_an_impossible_length_is_refused_before_anything_is_allocated(broker: Br
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\7\0", b"\0\0\0\7" * 2])
 def test_an_answer_shorter_or_longer_than_its_schema_is_refused(broker: Broker, body: bytes) -> None:
     broker.answers(body)
-    assert "unreadable answer to END_TXN" in failure(broker, KafkaProtocolError).message
+    assert "unreadable answer to WRITE_TXN_MARKERS" in failure(broker, KafkaProtocolError).message
 
 
 def test_a_connection_that_ends_within_an_answer_is_lost(broker: Broker) -> None:

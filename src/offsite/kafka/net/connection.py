@@ -291,9 +291,9 @@ _GARBLED_HINT = (
 
 
 def _api_versions() -> Request[dict[int, tuple[int, int]]]:
-    def parse(answer: Decoder) -> dict[int, tuple[int, int]]:
+    def read(answer: Decoder) -> dict[int, tuple[int, int]]:
         if code := answer.i16():
             raise KafkaProtocolError(f"ApiVersions: {error_name(code)}")
         return dict(answer.array(lambda api: (api.i16(), (api.i16(), api.i16()))))
 
-    return Request(api=Api.API_VERSIONS, version=0, body=Encoder().done(), parse=parse)
+    return Request(api=Api.API_VERSIONS, version=0, body=Encoder().done(), read=read)

@@ -96,21 +96,21 @@ def _mechanism(sasl: SaslConfig) -> Any:  # noqa: ANN401  (kafka-python has no t
 
 
 def _handshake(mechanism: str) -> Request[_Handshake]:
-    def parse(answer: Decoder) -> _Handshake:
+    def read(answer: Decoder) -> _Handshake:
         return _Handshake(code=answer.i16(), mechanisms=answer.array(Decoder.string))
 
     body = Encoder().string(mechanism).done()
-    return Request(api=Api.SASL_HANDSHAKE, version=_HANDSHAKE_VERSION, body=body, parse=parse)
+    return Request(api=Api.SASL_HANDSHAKE, version=_HANDSHAKE_VERSION, body=body, read=read)
 
 
 def _round(data: bytes) -> Request[_Round]:
-    def parse(answer: Decoder) -> _Round:
+    def read(answer: Decoder) -> _Round:
         reply = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
         answer.i64()  # how long the session may last: ours are shorter
         return reply
 
     body = Encoder().blob(data).done()
-    return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, parse=parse)
+    return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, read=read)
 
 
 def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:

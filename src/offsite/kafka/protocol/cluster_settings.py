@@ -45,13 +45,13 @@ _SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 def describe_acls_request() -> Request[tuple[Acl, ...]]:
     """Request all rules, sorted. Raises `NoAuthorizer`, `KafkaNotAuthorized`."""
     body = Encoder().i8(_ANY).string(None).i8(_ANY).string(None).string(None).i8(_ANY).i8(_ANY).done()
-    return Request(api=Api.DESCRIBE_ACLS, version=ACLS_VERSION, body=body, parse=_parse_acls)
+    return Request(api=Api.DESCRIBE_ACLS, version=ACLS_VERSION, body=body, read=_read_acls)
 
 
 def create_acls_request(acls: Iterable[Acl]) -> Request[Sequence[str]]:
     """Add rules; an existing rule stays. The answer has one text per rule: empty, or the reason of the refusal."""
     body = Encoder().array(acls, _put_acl).done()
-    return Request(api=Api.CREATE_ACLS, version=ACLS_VERSION, body=body, parse=_parse_created_acls)
+    return Request(api=Api.CREATE_ACLS, version=ACLS_VERSION, body=body, read=lambda answer: answer.array(_acl_outcome))
 
 
 def _put_acl(out: Encoder, acl: Acl) -> None:
@@ -60,8 +60,7 @@ def _put_acl(out: Encoder, acl: Acl) -> None:
     out.i8(_code(_OPERATIONS, acl.operation)).i8(_code(_PERMISSIONS, acl.permission))
 
 
-def _parse_acls(answer: Decoder) -> tuple[Acl, ...]:
-    answer.i32()  # throttle time
+def _read_acls(answer: Decoder) -> tuple[Acl, ...]:
     code = answer.i16()
     answer.nullable_string()  # the broker's text about our request, of no use to a person
     if code:
@@ -86,11 +85,6 @@ def _acl(answer: Decoder, *, kind: int, name: str, pattern: int) -> Acl:
     )
 
 
-def _parse_created_acls(answer: Decoder) -> Sequence[str]:
-    answer.i32()  # throttle time
-    return answer.array(_acl_outcome)
-
-
 def _acl_outcome(answer: Decoder) -> str:
     code, detail = answer.i16(), answer.string()
     return f"{error_name(code)} ({detail})" if code else ""
@@ -111,7 +105,7 @@ def _code(names: Mapping[int, str], name: str) -> int:
 def describe_quotas_request() -> Request[tuple[ClientQuota, ...]]:
     """The quotas of all entities, sorted. Raises `KafkaNotAuthorized`."""
     body = Encoder().array([], Encoder.string).boolean(False).done()
-    return Request(api=Api.DESCRIBE_CLIENT_QUOTAS, version=QUOTAS_VERSION, body=body, parse=_parse_quotas)
+    return Request(api=Api.DESCRIBE_CLIENT_QUOTAS, version=QUOTAS_VERSION, body=body, read=_read_quotas)
 
 
 def alter_quotas_request(quotas: Iterable[ClientQuota]) -> Request[Sequence[str]]:
@@ -127,11 +121,12 @@ def alter_quotas_request(quotas: Iterable[ClientQuota]) -> Request[Sequence[str]
         out.array(quota.entity.parts, put_part).array(quota.limits, put_limit)
 
     body = Encoder().array(quotas, put).boolean(False).done()
-    return Request(api=Api.ALTER_CLIENT_QUOTAS, version=QUOTAS_VERSION, body=body, parse=_parse_altered_quotas)
+    return Request(
+        api=Api.ALTER_CLIENT_QUOTAS, version=QUOTAS_VERSION, body=body, read=lambda answer: answer.array(_quota_outcome)
+    )
 
 
-def _parse_quotas(answer: Decoder) -> tuple[ClientQuota, ...]:
-    answer.i32()  # throttle time
+def _read_quotas(answer: Decoder) -> tuple[ClientQuota, ...]:
     code, detail = answer.i16(), answer.nullable_string()
     if code:
         raise broker_error(code, "reading client quotas", detail=detail or "")
@@ -145,11 +140,6 @@ def _quota(answer: Decoder) -> ClientQuota:
 
 def _quota_entity(answer: Decoder) -> QuotaEntity:
     return QuotaEntity(parts=tuple(sorted(answer.array(lambda part: (part.string(), part.string())))))
-
-
-def _parse_altered_quotas(answer: Decoder) -> Sequence[str]:
-    answer.i32()  # throttle time
-    return answer.array(_quota_outcome)
 
 
 def _quota_outcome(answer: Decoder) -> str:
@@ -169,13 +159,12 @@ def describe_scram_users_request() -> Request[tuple[ScramUser, ...]]:
         api=Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
         version=SCRAM_USERS_VERSION,
         body=body,
-        parse=_parse_scram_users,
+        read=_read_scram_users,
         flexible=True,
     )
 
 
-def _parse_scram_users(answer: Decoder) -> tuple[ScramUser, ...]:
-    answer.i32()  # throttle time
+def _read_scram_users(answer: Decoder) -> tuple[ScramUser, ...]:
     code, detail = answer.i16(), answer.nullable_string()
     if code:
         raise broker_error(code, "reading SCRAM users", detail=detail or "")

@@ -65,12 +65,12 @@ def topic_configs_request(topics: Iterable[str], *, with_defaults: bool = False)
 
     Raises the mapped error of the first topic without a description, except a denied topic.
     """
-    return _request(_TOPIC, topics, _parse_all if with_defaults else _parse_own)
+    return _request(_TOPIC, topics, _read_all if with_defaults else _read_own)
 
 
 def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str]]]:
     """Broker id as text → settings by name. Only the broker itself knows its settings."""
-    return _request(_BROKER, [str(node_id)], _parse_broker)
+    return _request(_BROKER, [str(node_id)], _read_broker)
 
 
 def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Sequence[str]]]:
@@ -79,44 +79,38 @@ def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Sequence[str]]
 
     New clusters of Kafka 4.1 set min.insync.replicas of all brokers to the default value.
     """
-    return _request(_BROKER, [str(node_id)], _parse_dynamic, with_synonyms=True)
+    return _request(_BROKER, [str(node_id)], _read_dynamic, with_synonyms=True)
 
 
 def group_configs_request(groups: Iterable[str]) -> Request[Sequence[str]]:
     """Request those of `groups` with own settings. Brokers continue to list a group after its settings were removed."""
-    return _request(_GROUP, groups, _parse_groups)
+    return _request(_GROUP, groups, _read_groups)
 
 
 def _request(
-    kind: int, names: Iterable[str], parse: Callable[[Decoder], T], *, with_synonyms: bool = False
+    kind: int, names: Iterable[str], read: Callable[[Decoder], T], *, with_synonyms: bool = False
 ) -> Request[T]:
     def put(out: Encoder, name: str) -> None:
         out.i8(kind).string(name).array(None, Encoder.string)
 
     body = Encoder().array(names, put).boolean(with_synonyms).done()
-    return Request(api=Api.DESCRIBE_CONFIGS, version=DESCRIBE_VERSION, body=body, parse=parse)
+    return Request(api=Api.DESCRIBE_CONFIGS, version=DESCRIBE_VERSION, body=body, read=read)
 
 
-def _parse_own(answer: Decoder) -> TopicConfigs:
-    return _topics(_parse(answer), lambda entry: entry.source == _SET_ON_TOPIC)
+def _read_own(answer: Decoder) -> TopicConfigs:
+    return _topics(answer.array(_resource), lambda entry: entry.source == _SET_ON_TOPIC)
 
 
-def _parse_all(answer: Decoder) -> TopicConfigs:
-    return _topics(_parse(answer), lambda _: True)
+def _read_all(answer: Decoder) -> TopicConfigs:
+    return _topics(answer.array(_resource), lambda _: True)
 
 
-def _parse_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
-    resources = _parse(answer)
-    for resource in resources:
-        if resource.error is not None:
-            raise resource.error
-    return {resource.name: _values(resource.entries) for resource in resources}
+def _read_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    return {resource.name: _values(resource.entries) for resource in _described(answer)}
 
 
-def _parse_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
-    (broker,) = _parse(answer)
-    if broker.error is not None:
-        raise broker.error
+def _read_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
+    (broker,) = _described(answer)
     by_source = {_SET_ON_BROKER: broker.name, _SET_ON_BROKERS: ""}
     return {
         whose: sorted(entry.name for entry in broker.entries if entry.source == source and entry.is_changed)
@@ -124,11 +118,8 @@ def _parse_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _parse_groups(answer: Decoder) -> Sequence[str]:
-    resources = _parse(answer)
-    for resource in resources:
-        if resource.error is not None:
-            raise resource.error
+def _read_groups(answer: Decoder) -> Sequence[str]:
+    resources = _described(answer)
     return [resource.name for resource in resources if any(entry.source == _SET_ON_GROUP for entry in resource.entries)]
 
 
@@ -145,9 +136,13 @@ def _topics(resources: Sequence[_Resource], is_wanted: Callable[[_Entry], bool])
     return TopicConfigs(configs=configs, denied=denied)
 
 
-def _parse(answer: Decoder) -> Sequence[_Resource]:
-    answer.i32()  # throttle time
-    return answer.array(_resource)
+def _described(answer: Decoder) -> Sequence[_Resource]:
+    """The resources of an answer. Raises the error of the first resource without a description."""
+    resources = answer.array(_resource)
+    for resource in resources:
+        if resource.error is not None:
+            raise resource.error
+    return resources
 
 
 def _values(entries: Iterable[_Entry]) -> Mapping[str, str]:
@@ -186,11 +181,10 @@ def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]])
         out.i8(_TOPIC).string(change[0]).array(change[1].items(), put_setting)
 
     body = Encoder().array(changes.items(), put_topic).boolean(False).done()
-    return Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=ALTER_VERSION, body=body, parse=_parse_altered)
+    return Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=ALTER_VERSION, body=body, read=_read_outcomes)
 
 
-def _parse_altered(answer: Decoder) -> Sequence[TopicOutcome]:
-    answer.i32()  # throttle time
+def _read_outcomes(answer: Decoder) -> Sequence[TopicOutcome]:
     return answer.array(_outcome)
 
 
@@ -212,14 +206,13 @@ def config_resources_request(version: int) -> Request[Mapping[int, Sequence[str]
     if version >= _TYPES_VERSION:
         out.array([CLIENT_METRICS, GROUP], Encoder.i8)
 
-    def parse(answer: Decoder) -> Mapping[int, Sequence[str]]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Mapping[int, Sequence[str]]:
         code, resources = answer.i16(), answer.array(lambda resource: _named_resource(resource, version))
         if code:
             raise broker_error(code, "listing what has settings")
         return {kind: sorted(name for name, of in resources if of == kind) for kind in (CLIENT_METRICS, GROUP)}
 
-    return Request(api=Api.LIST_CONFIG_RESOURCES, version=version, body=out.end().done(), parse=parse, flexible=True)
+    return Request(api=Api.LIST_CONFIG_RESOURCES, version=version, body=out.end().done(), read=read, flexible=True)
 
 
 def _named_resource(answer: Decoder, version: int) -> tuple[str, int]:

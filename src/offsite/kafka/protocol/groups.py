@@ -7,11 +7,11 @@ and never sent: on another cluster an epoch would mean another history (KIP-1279
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.wire import Decoder, Encoder, topic_errors
+from offsite.kafka.protocol.wire import Decoder, Encoder, partition_code
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
 
 LIST_VERSIONS = (3, 5)
@@ -52,11 +52,10 @@ def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup
     if version >= _TYPES_VERSION:
         out.array([], Encoder.string)
 
-    def parse(answer: Decoder) -> tuple[int, Sequence[ListedGroup]]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> tuple[int, Sequence[ListedGroup]]:
         return answer.i16(), answer.array(lambda group: _listed(group, version))
 
-    return Request(api=Api.LIST_GROUPS, version=version, body=out.end().done(), parse=parse, flexible=True)
+    return Request(api=Api.LIST_GROUPS, version=version, body=out.end().done(), read=read, flexible=True)
 
 
 def fetch_offsets_request(
@@ -75,22 +74,20 @@ def fetch_offsets_request(
 
     body = Encoder(flexible=True).array(groups, put_group).boolean(stable).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
         return dict(answer.array(_fetched))
 
-    return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
+    return Request(api=Api.OFFSET_FETCH, version=version, body=body, read=read, flexible=True)
 
 
 def _fetch_of_one(group: str, *, stable: bool, version: int) -> Request[Mapping[str, GroupAnswer]]:
     out = Encoder(flexible=True).string(group).array(None, Encoder.string)
     body = (out.boolean(stable) if version >= _STABLE_VERSION else out).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
-        answer.i32()  # throttle time
+    def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
         return {group: _answered(answer)}
 
-    return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
+    return Request(api=Api.OFFSET_FETCH, version=version, body=body, read=read, flexible=True)
 
 
 def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAnswer]]:
@@ -98,11 +95,10 @@ def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
     out = Encoder(flexible=True).string(group.group).i32(_NO_GENERATION).string(_NO_MEMBER).string(None)
     body = out.array(group.topics, _put_commits).end().done()
 
-    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
-        answer.i32()  # throttle time
-        return {group.group: GroupAnswer(error_code=_first_error(answer.array(topic_errors)))}
+    def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
+        return {group.group: GroupAnswer(error_code=_first_error(answer.topics(partition_code).values()))}
 
-    return Request(api=Api.OFFSET_COMMIT, version=_COMMIT_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.OFFSET_COMMIT, version=_COMMIT_VERSION, body=body, read=read, flexible=True)
 
 
 def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAnswer]]:
@@ -113,13 +109,13 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
 
     body = Encoder().string(group.group).array(group.topics, put_topic).done()
 
-    def parse(answer: Decoder) -> Mapping[str, GroupAnswer]:
+    def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
         code = answer.i16()
         answer.i32()  # throttle time
-        errors = answer.array(topic_errors)  # present, though empty, even for a refused group
-        return {group.group: GroupAnswer(error_code=code or _first_error(errors))}
+        codes = answer.topics(partition_code)  # present, though empty, even for a refused group
+        return {group.group: GroupAnswer(error_code=code or _first_error(codes.values()))}
 
-    return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, parse=parse)
+    return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, read=read)
 
 
 def _listed(answer: Decoder, version: int) -> ListedGroup:
@@ -140,7 +136,7 @@ def _fetched(answer: Decoder) -> tuple[str, GroupAnswer]:
 
 def _answered(answer: Decoder) -> GroupAnswer:
     topics = answer.array(_topic_offsets)
-    code = answer.i16() or _first_error([errors for _, errors in topics])
+    code = answer.i16() or _first_error(error for _, errors in topics for error in errors)
     offsets = sorted((topic for topic, _ in topics if len(topic)), key=lambda topic: topic.topic)
     return GroupAnswer(error_code=code, offsets=tuple(offsets))
 
@@ -177,5 +173,5 @@ def _put_commit(out: Encoder, row: tuple[int, int, int, str]) -> None:
     out.i32(partition).i64(offset).i32(-1).string(metadata).end()
 
 
-def _first_error(errors: Sequence[Sequence[int]]) -> int:
-    return next((code for codes in errors for code in codes if code), 0)
+def _first_error(codes: Iterable[int]) -> int:
+    return next((code for code in codes if code), 0)

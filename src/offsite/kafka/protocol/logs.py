@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 from offsite.kafka.protocol.broker_errors import broker_error, error_name
 from offsite.kafka.protocol.request import Api, Request
@@ -51,31 +50,20 @@ def list_offsets_request(
     an end counts as unanswered."""
     leader_epochs = epochs or {}
 
-    def put_partition(out: Encoder, topic_partition: TopicPartition) -> None:
-        out.i32(topic_partition.partition).i32(leader_epochs.get(topic_partition, _NO_EPOCH)).i64(timestamp_ms)
+    def put(out: Encoder, partition: TopicPartition) -> None:
+        out.i32(partition.partition).i32(leader_epochs.get(partition, _NO_EPOCH)).i64(timestamp_ms)
 
-    def put_topic(out: Encoder, topic: tuple[str, list[TopicPartition]]) -> None:
-        out.string(topic[0]).array(topic[1], put_partition)
-
-    topics = [(name, list(group)) for name, group in groupby(sorted(partitions), key=lambda partition: partition.topic)]
-    body = Encoder().i32(_CONSUMER).i8(isolation).array(topics, put_topic).done()
-
-    def parse(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
-        answer.i32()  # throttle time
-        offsets = {key: listed for topic in answer.array(_listed_topic) for key, listed in topic}
+    def read(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
+        offsets = answer.topics(_listed_offset)
         if timestamp_ms >= 0:
             return offsets
         return {key: listed for key, listed in offsets.items() if listed.error_code or listed.offset >= 0}
 
-    return Request(api=Api.LIST_OFFSETS, version=LIST_OFFSETS_VERSION, body=body, parse=parse)
+    body = Encoder().i32(_CONSUMER).i8(isolation).topics(partitions, put).done()
+    return Request(api=Api.LIST_OFFSETS, version=LIST_OFFSETS_VERSION, body=body, read=read)
 
 
-def _listed_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
-    name = answer.string()
-    return answer.array(lambda partition: _listed_partition(partition, name))
-
-
-def _listed_partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
+def _listed_offset(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
     key = TopicPartition(topic=topic, partition=answer.i32())
     error_code, timestamp_ms, offset, leader_epoch = answer.i16(), answer.i64(), answer.i64(), answer.i32()
     if not error_code and offset < _NO_OFFSET:
@@ -90,27 +78,16 @@ def epoch_ends_request(
     the broker does not know the epoch. The answer's `leader_epoch`: the last known epoch up to the requested epoch."""
     leader_epochs = led_in or {}
 
-    def put_partition(out: Encoder, partition_epoch: tuple[TopicPartition, int]) -> None:
-        out.i32(partition_epoch[0].partition).i32(leader_epochs.get(partition_epoch[0], _OF_ANY_LEADER)).i32(
-            partition_epoch[1]
-        )
+    def put(out: Encoder, partition: TopicPartition) -> None:
+        leader_epoch = leader_epochs.get(partition, _OF_ANY_LEADER)
+        out.i32(partition.partition).i32(leader_epoch).i32(epochs[partition])
 
-    def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
-        out.string(topic[0]).array(topic[1], put_partition)
-
-    by_topic = groupby(sorted(epochs.items()), key=lambda partition_epoch: partition_epoch[0].topic)
-    body = Encoder().i32(_CONSUMER).array([(name, list(group)) for name, group in by_topic], put_topic).done()
-    return Request(api=Api.OFFSET_FOR_LEADER_EPOCH, version=EPOCH_ENDS_VERSION, body=body, parse=_parse_epoch_ends)
-
-
-def _parse_epoch_ends(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
-    answer.i32()  # throttle time
-    return {key: offset for topic in answer.array(_epochs_of_topic) for key, offset in topic}
-
-
-def _epochs_of_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
-    name = answer.string()
-    return answer.array(lambda partition: _epoch_end(partition, name))
+    return Request(
+        api=Api.OFFSET_FOR_LEADER_EPOCH,
+        version=EPOCH_ENDS_VERSION,
+        body=Encoder().i32(_CONSUMER).topics(epochs, put).done(),
+        read=lambda answer: answer.topics(_epoch_end),
+    )
 
 
 def _epoch_end(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
@@ -127,25 +104,15 @@ def delete_records_request(
     """Delete records below the given offsets. The answer holds the new log starts. The asked broker must lead all
     partitions."""
 
-    def put_partition(out: Encoder, partition_offset: tuple[TopicPartition, int]) -> None:
-        out.i32(partition_offset[0].partition).i64(partition_offset[1])
+    def put(out: Encoder, partition: TopicPartition) -> None:
+        out.i32(partition.partition).i64(before[partition])
 
-    def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
-        out.string(topic[0]).array(topic[1], put_partition)
-
-    by_topic = groupby(sorted(before.items()), key=lambda partition_offset: partition_offset[0].topic)
-    body = Encoder().array([(name, list(group)) for name, group in by_topic], put_topic).i32(timeout_ms).done()
-    return Request(api=Api.DELETE_RECORDS, version=DELETE_RECORDS_VERSION, body=body, parse=_parse_deleted)
-
-
-def _parse_deleted(answer: Decoder) -> Mapping[TopicPartition, int]:
-    answer.i32()  # throttle time
-    return {key: offset for topic in answer.array(_starts_of_topic) for key, offset in topic}
-
-
-def _starts_of_topic(answer: Decoder) -> list[tuple[TopicPartition, int]]:
-    name = answer.string()
-    return answer.array(lambda partition: _log_start(partition, name))
+    return Request(
+        api=Api.DELETE_RECORDS,
+        version=DELETE_RECORDS_VERSION,
+        body=Encoder().topics(before, put).i32(timeout_ms).done(),
+        read=lambda answer: answer.topics(_log_start),
+    )
 
 
 def _log_start(answer: Decoder, topic: str) -> tuple[TopicPartition, int]:
@@ -161,38 +128,25 @@ LOG_DIRS_VERSION = 1
 def log_dirs_request(partitions: Iterable[TopicPartition]) -> Request[Mapping[TopicPartition, int]]:
     """Request the sizes of replicas on the asked broker. A replica is absent from the answer when the broker does not
     hold the replica, may not tell the size, or has the replica on a failed disk."""
-
-    def put_topic(out: Encoder, topic: tuple[str, list[int]]) -> None:
-        out.string(topic[0]).array(topic[1], Encoder.i32)
-
-    by_topic = groupby(sorted(partitions), key=lambda topic_partition: topic_partition.topic)
-    topics = [(name, [topic_partition.partition for topic_partition in group]) for name, group in by_topic]
-    body = Encoder().array(topics, put_topic).done()
-    return Request(api=Api.DESCRIBE_LOG_DIRS, version=LOG_DIRS_VERSION, body=body, parse=_parse_sizes)
+    body = Encoder().topics(partitions).done()
+    return Request(api=Api.DESCRIBE_LOG_DIRS, version=LOG_DIRS_VERSION, body=body, read=_read_sizes)
 
 
-def _parse_sizes(answer: Decoder) -> Mapping[TopicPartition, int]:
-    answer.i32()  # throttle time
-    sizes = [size for directory in answer.array(_sizes_of_directory) for size in directory]
-    return dict(sizes)
+def _read_sizes(answer: Decoder) -> Mapping[TopicPartition, int]:
+    sizes = [size for directory in answer.array(_sizes_of_directory) for size in directory.items()]
+    return {key: size_bytes for key, (size_bytes, is_future) in sizes if not is_future}
 
 
-def _sizes_of_directory(answer: Decoder) -> list[tuple[TopicPartition, int]]:
+def _sizes_of_directory(answer: Decoder) -> Mapping[TopicPartition, tuple[int, bool]]:
     code, name = answer.i16(), answer.string()
-    topics = answer.array(_sizes_of_topic)
+    sizes = answer.topics(_size)
     if code:
         decided("estimate", why=f"the log directory {name} has failed: {error_name(code)}")
-        return []
-    return [size for topic in topics for size in topic]
+        return {}
+    return sizes
 
 
-def _sizes_of_topic(answer: Decoder) -> list[tuple[TopicPartition, int]]:
-    name = answer.string()
-    sizes = answer.array(_size)
-    return [(TopicPartition(topic=name, partition=partition), size) for partition, size, future in sizes if not future]
-
-
-def _size(answer: Decoder) -> tuple[int, int, bool]:
-    partition, size_bytes = answer.i32(), answer.i64()
+def _size(answer: Decoder, topic: str) -> tuple[TopicPartition, tuple[int, bool]]:
+    key, size_bytes = TopicPartition(topic=topic, partition=answer.i32()), answer.i64()
     answer.i64()  # lag
-    return partition, size_bytes, answer.boolean()
+    return key, (size_bytes, answer.boolean())

@@ -102,12 +102,11 @@ def metadata_request(
         version=version,
         body=encoder.end().done(),
         flexible=flexible,
-        parse=lambda answer: _cluster(answer, version),
+        read=lambda answer: _cluster(answer, version),
     )
 
 
 def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
-    answer.i32()  # throttle time
     brokers = answer.array(_broker)
     cluster_id, controller_id = answer.string(), answer.i32()
     topics = answer.array(lambda topic: _topic(topic, version))
@@ -186,12 +185,12 @@ def create_topics_request(
     topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool = False
 ) -> Request[Sequence[TopicOutcome]]:
     body = Encoder().array(topics, _put_topic).i32(timeout_ms).boolean(validate_only).done()
-    return Request(api=Api.CREATE_TOPICS, version=CREATE_VERSION, body=body, parse=_parse_created)
+    return Request(api=Api.CREATE_TOPICS, version=CREATE_VERSION, body=body, read=_read_created)
 
 
 def delete_topics_request(names: Iterable[str], *, timeout_ms: int) -> Request[Sequence[TopicOutcome]]:
     body = Encoder().array(names, Encoder.string).i32(timeout_ms).done()
-    return Request(api=Api.DELETE_TOPICS, version=DELETE_VERSION, body=body, parse=_parse_deleted)
+    return Request(api=Api.DELETE_TOPICS, version=DELETE_VERSION, body=body, read=_read_deleted)
 
 
 def _put_topic(out: Encoder, topic: NewTopic) -> None:
@@ -200,13 +199,11 @@ def _put_topic(out: Encoder, topic: NewTopic) -> None:
     out.array(topic.configs.items(), lambda _, setting: out.string(setting[0]).string(setting[1]))
 
 
-def _parse_created(answer: Decoder) -> Sequence[TopicOutcome]:
-    answer.i32()  # throttle time
+def _read_created(answer: Decoder) -> Sequence[TopicOutcome]:
     return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16(), detail=topic.string()))
 
 
-def _parse_deleted(answer: Decoder) -> Sequence[TopicOutcome]:
-    answer.i32()  # throttle time
+def _read_deleted(answer: Decoder) -> Sequence[TopicOutcome]:
     return answer.array(lambda topic: TopicOutcome(name=topic.string(), error_code=topic.i16()))
 
 

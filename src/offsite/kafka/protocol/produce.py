@@ -121,15 +121,10 @@ def parse_produced(data: memoryview) -> Mapping[TopicPartition, ProduceAnswer]:
 
 
 def _produced_in_detail(answer: Decoder) -> Mapping[TopicPartition, ProduceAnswer]:
-    answers = {key: acknowledgement for topic in answer.array(_topic) for key, acknowledgement in topic}
+    answers = answer.topics(_partition)
     throttle_ms = answer.throttle_ms()
     answer.done()
     return {key: acknowledgement._replace(throttle_ms=throttle_ms) for key, acknowledgement in answers.items()}
-
-
-def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:
-    name = answer.string()
-    return answer.array(lambda partition: _partition(partition, name))
 
 
 def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ProduceAnswer]:

@@ -58,20 +58,33 @@ class Api(IntEnum):
     LIST_CONFIG_RESOURCES = 74
 
 
+_WITHOUT_THROTTLE = frozenset(
+    {Api.SASL_HANDSHAKE, Api.API_VERSIONS, Api.WRITE_TXN_MARKERS, Api.SASL_AUTHENTICATE, Api.OFFSET_DELETE}
+)
+"""APIs with answers that do not begin with a throttle time, in the versions that offsite uses."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[T]):
     """One request, with the parser of the answer.
 
-    `parse` gets a decoder at the beginning of the answer's body, and reads everything except the body's own tagged
-    fields: unread bytes count as damage. `parse` may raise `UNREADABLE`, or errors of offsite. `flexible`: as KIP-482
-    defines for the version.
+    `read` gets a decoder behind the answer's throttle time, and reads everything except the body's own tagged fields:
+    unread bytes count as damage. `read` may raise `UNREADABLE`, or errors of offsite. `flexible`: as KIP-482 defines
+    for the version.
     """
 
     api: Api
     version: int
     body: bytes
-    parse: Callable[[Decoder], T]
+    read: Callable[[Decoder], T]
     flexible: bool = False
+
+    def parse(self, answer: Decoder) -> T:
+        """Read the body of the answer, from the beginning to its own tagged fields. The throttle time is passed over:
+        brokers wait themselves (KIP-219)."""
+        if self.api not in _WITHOUT_THROTTLE:
+            answer.i32()
+        return self.read(answer)
 
 
 def request_header(api: int, version: int, correlation_id: int, client_id: str, *, flexible: bool = False) -> bytes:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Self, TypeVar
 from uuid import UUID
+
+from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
 
@@ -104,6 +108,14 @@ class Encoder:
             write(self, value)
         return self
 
+    def topics(
+        self, partitions: Iterable[TopicPartition], write: Callable[[Encoder, TopicPartition], object] | None = None
+    ) -> Self:
+        """Write an array of topics, each with the array of its partitions. `write` puts one partition, and ends a
+        structure as for `array`; without `write`, the number alone."""
+        by_topic = [(topic, list(group)) for topic, group in groupby(sorted(partitions), key=attrgetter("topic"))]
+        return self.array(by_topic, lambda out, topic: out.string(topic[0]).array(topic[1], write or _put_number).end())
+
     def end(self) -> Self:
         """End a structure: no tagged fields."""
         if self.flexible:
@@ -191,6 +203,18 @@ class Decoder:
         `read` also ends the structure with `end()`."""
         return [read(self) for _ in range(self._length(_I32))]
 
+    def topics(self, read: Callable[[Decoder, str], tuple[TopicPartition, T]]) -> dict[TopicPartition, T]:
+        """Read an array of topics, each with the array of its partitions. `read` takes one partition of the named
+        topic, and ends a structure as for `array`."""
+
+        def read_topic(answer: Decoder) -> list[tuple[TopicPartition, T]]:
+            topic = answer.string()
+            partitions = answer.array(lambda partition: read(partition, topic))
+            answer.end()
+            return partitions
+
+        return {key: value for partitions in self.array(read_topic) for key, value in partitions}
+
     def done(self) -> None:
         """Check the end of the body. Raises one of `UNREADABLE` when bytes are left."""
         if excess := len(self.data) - self.position:
@@ -235,16 +259,12 @@ class Decoder:
         raise UnreadableError("a varint of more than five bytes")
 
 
-def topic_errors(answer: Decoder) -> list[int]:
-    """The error codes of a topic's partitions, of an answer that says nothing else of a partition."""
-    answer.string()
-    errors = answer.array(_partition_error)
+def partition_code(answer: Decoder, topic: str) -> tuple[TopicPartition, int]:
+    """A partition's error code, of an answer that says nothing else of a partition: to be read by `Decoder.topics`."""
+    partition, code = answer.i32(), answer.i16()
     answer.end()
-    return errors
+    return TopicPartition(topic=topic, partition=partition), code
 
 
-def _partition_error(answer: Decoder) -> int:
-    answer.i32()
-    code = answer.i16()
-    answer.end()
-    return code
+def _put_number(out: Encoder, partition: TopicPartition) -> None:
+    out.i32(partition.partition)
