@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
+from offsite.kafka.settings import SettingsClient
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer
 from offsite.model.names import amount, named
@@ -35,26 +35,28 @@ class ObservedSettings:
     has_authorizer: bool
 
 
-def read_cluster_settings(admin: ClusterAdmin) -> ObservedSettings:
+def read_cluster_settings(client: SettingsClient) -> ObservedSettings:
     """Read the settings that the cluster allows us to read."""
     problems: list[str] = []
     has_authorizer = True
     try:
-        acls = _read("ACLs", admin.acls, problems)
+        acls = _read("ACLs", client.acls, problems)
     except NoAuthorizer:
         acls, has_authorizer = (), False
     settings = ClusterSettings(
         acls=acls,
-        quotas=_read("client quotas", admin.client_quotas, problems),
-        scram_users=_read("SCRAM users", admin.scram_users, problems),
+        quotas=_read("client quotas", client.client_quotas, problems),
+        scram_users=_read("SCRAM users", client.scram_users, problems),
     )
     return ObservedSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
 
 
-def with_not_carried(observed: ObservedSettings, admin: ClusterAdmin, groups: FetchedGroups | None) -> ObservedSettings:
+def with_not_carried(
+    observed: ObservedSettings, client: SettingsClient, groups: FetchedGroups | None
+) -> ObservedSettings:
     """Add to `observed` the names of everything else on the cluster, including the groups of `groups` whose kinds no
     restore brings back."""
-    not_carried = (*_groups(groups), *_brokers(admin), *_configured(admin))
+    not_carried = (*_groups(groups), *_brokers(client), *_configured(client))
     return replace(observed, settings=replace(observed.settings, not_carried=not_carried))
 
 
@@ -66,9 +68,9 @@ def _groups(groups: FetchedGroups | None) -> Iterator[str]:
         yield f"{amount(len(names), f'{kind} group')}: {_some(names)}"
 
 
-def _brokers(admin: ClusterAdmin) -> Iterator[str]:
+def _brokers(client: SettingsClient) -> Iterator[str]:
     problems: list[str] = []
-    answer = _read_if_answered("dynamic settings of brokers", admin.dynamic_broker_settings, problems) or {}
+    answer = _read_if_answered("dynamic settings of brokers", client.dynamic_broker_settings, problems) or {}
     yield from problems
     alike: dict[tuple[str, ...], list[str]] = {}
     for whose, names in answer.items():
@@ -80,9 +82,9 @@ def _brokers(admin: ClusterAdmin) -> Iterator[str]:
         yield f"settings of {len(alike) - _LINES_MAX} more kinds of brokers"
 
 
-def _configured(admin: ClusterAdmin) -> Iterator[str]:
+def _configured(client: SettingsClient) -> Iterator[str]:
     problems: list[str] = []
-    answer = _read_if_answered("groups and metrics of clients that have settings", admin.configured, problems) or {}
+    answer = _read_if_answered("groups and metrics of clients that have settings", client.configured, problems) or {}
     yield from problems
     for kind, subject in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
         if names := answer.get(kind):

@@ -131,10 +131,12 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(requested=request.group_history, descriptor=backup.descriptor if backup else None)
     # 2. Read in the order of a cut: baseline, groups, topics.
-    settings = read_cluster_settings(admin)
+    settings = read_cluster_settings(admin.settings)
     baseline = begin_if_possible(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
-    settings = with_not_carried(settings, admin, groups)  # and not later: what is read late may be gone by that time
+    settings = with_not_carried(
+        settings, admin.settings, groups
+    )  # and not later: what is read late may be gone by that time
     source = read_source(
         admin,
         selection,

@@ -1,20 +1,19 @@
-"""Requests to a cluster besides moving batches: look up and change topics, groups, settings. Plain values in and out,
-offsite's own errors.
+"""Requests to a cluster besides moving batches: look up and change topics and their logs; `groups` and `settings` do it
+for consumer groups and for settings besides topics. Plain values in and out, offsite's own errors.
 
 Requests are batched per broker: thousands of partitions cost as many round trips as the cluster has brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from offsite.kafka.coordinators import list_transactions
 from offsite.kafka.evidence import UNANSWERED_MAX_S
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.log_bounds import LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
-from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff, through_dead_broker
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
 from offsite.kafka.presence import PresenceState, find_presence, presence_now
@@ -27,22 +26,9 @@ from offsite.kafka.protocol.broker_errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
     broker_error,
 )
-from offsite.kafka.protocol.cluster_settings import (
-    alter_quotas_request,
-    create_acls_request,
-    describe_acls_request,
-    describe_quotas_request,
-    describe_scram_users_request,
-)
 from offsite.kafka.protocol.configs import (
-    GROUP,
-    LIST_VERSIONS,
     TopicConfigs,
     alter_topic_configs_request,
-    broker_configs_request,
-    config_resources_request,
-    dynamic_configs_request,
-    group_configs_request,
     topic_configs_request,
 )
 from offsite.kafka.protocol.logs import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request, log_dirs_request
@@ -57,12 +43,12 @@ from offsite.kafka.protocol.metadata import (
 )
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.reader import PartitionReader
+from offsite.kafka.settings import SettingsClient
 from offsite.kafka.watermarks import LogEndReader
 from offsite.log.batch import BatchHeader
 from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.log.transaction_state import ListedTransaction
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
 from offsite.model.errors import (
     Denied,
     KafkaTimeout,
@@ -75,14 +61,8 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 
-T = TypeVar("T")
-
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
-_DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
 _CONFIG_TOPICS_MAX = 200  # per request: a topic answers with some 40 settings
-
-_CONFIG_GROUPS_MAX = 200  # further groups count as configured, as listed by brokers
-_DYNAMIC_S = 300.0  # broker settings change seldom, and a following run would ask in every round
 
 
 class ClusterAdmin:
@@ -94,7 +74,8 @@ class ClusterAdmin:
         self._clock = clock or SystemClock()
         self.groups = GroupClient(router, clock=self._clock)
         """Consumer groups of the same cluster."""
-        self._dynamic: tuple[float, Mapping[str, Sequence[str]] | KafkaUnavailable] | None = None
+        self.settings = SettingsClient(router, clock=self._clock)
+        """Settings of the same cluster, besides topics."""
 
     def cluster(self) -> ClusterMetadata:
         """Ask for id, controller and brokers, without topics."""
@@ -145,42 +126,6 @@ class ClusterAdmin:
             configs |= answer.configs
             denied |= answer.denied
         return TopicConfigs(configs=configs, denied=denied)
-
-    def broker_configs(self) -> Sequence[Mapping[str, str]]:
-        """Return the settings of every broker, defaults included. Secret and unset settings are absent."""
-
-        def ask() -> Sequence[Mapping[str, str]]:
-            requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
-            return [configs for answer in self._router.call_each(requests).values() for configs in answer.values()]
-
-        return self._patiently(ask)
-
-    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
-        """Return the names of settings made while brokers ran, sorted. Keys: a broker's id as text, or an empty text
-        for settings of all brokers. The answer, or the failure to answer, is remembered for `_DYNAMIC_S`."""
-        now_s = self._clock.monotonic_s()
-        if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
-            self._dynamic = now_s, self._ask_dynamic()
-        settings = self._dynamic[1]
-        if isinstance(settings, KafkaUnavailable):
-            raise settings
-        return settings
-
-    def configured(self) -> Mapping[int, Sequence[str]]:
-        """Return the groups (`GROUP`) and the client metrics subscriptions (`CLIENT_METRICS`) that have settings,
-        sorted. Brokers before 4.1 list no groups, brokers before 3.7 list nothing."""
-        with self._router.lease_any() as connection:
-            try:
-                version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
-            except KafkaTooOld:
-                return {}
-            resources = connection.call(config_resources_request(version))
-            groups = resources.get(GROUP, ())[:_CONFIG_GROUPS_MAX]
-            configured = connection.call(group_configs_request(groups)) if groups else ()
-        return {
-            **resources,
-            GROUP: [group for group in resources.get(GROUP, ()) if group in configured or group not in groups],
-        }
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
         """Return log starts and high watermarks, with the leader epoch of the answer; partitions without an answer
@@ -248,28 +193,6 @@ class ClusterAdmin:
         denied = {t.name: tuple(n for n, code in operations.items() if not t.allows(code)) for t in topics}
         return {name: missing for name, missing in denied.items() if missing}
 
-    def acls(self) -> tuple[Acl, ...]:
-        """Return all access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
-        return self._router.call(describe_acls_request())
-
-    def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
-        """Add rules, at most once each. Returns one text per rule: empty, or the reason of the refusal."""
-        parts = split_requests(acls, lambda _: 1)
-        return [problem for part in parts for problem in self._ask_controller(create_acls_request(part))]
-
-    def client_quotas(self) -> tuple[ClientQuota, ...]:
-        """Return the limits of all entities, sorted."""
-        return self._router.call(describe_quotas_request())
-
-    def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
-        """Set the named limits. Returns one text per entity: empty, or the reason of the refusal."""
-        parts = split_requests(quotas, lambda quota: 1 + len(quota.limits))
-        return [problem for part in parts for problem in self._ask_controller(alter_quotas_request(part))]
-
-    def scram_users(self) -> tuple[ScramUser, ...]:
-        """Return the users who may log in by SCRAM, sorted, without credentials."""
-        return self._router.call(describe_scram_users_request())
-
     def cannot_replay(self) -> str:
         """Return why the brokers cannot replay transactions, with the missing API; empty when they can."""
         with self._router.lease_any() as connection:
@@ -283,7 +206,7 @@ class ClusterAdmin:
     def may_write_outcomes(self) -> bool:
         """Whether brokers accept transaction outcomes from this client. The test is an outcome for a topic with an
         impossible name."""
-        return self._patiently(partial(may_write_outcomes, self._router))
+        return through_dead_broker(partial(may_write_outcomes, self._router), self._clock)
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
         """Producer id → transactional id, as listed by the coordinator. Empty where brokers lack the API, or refuse. An
@@ -309,14 +232,17 @@ class ClusterAdmin:
             for part in split_requests(topics, _records)
         )
         outcomes = [
-            outcome for request in requests for outcome in self._patiently(partial(self._ask_controller, request))
+            outcome
+            for request in requests
+            for outcome in through_dead_broker(partial(self._router.call_controller, request), self._clock)
         ]
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value; None: the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
         for part in split_requests(changes.items(), lambda change: len(change[1])):
-            self._patiently(partial(self._change, alter_topic_configs_request(dict(part)), "configuring"))
+            change = partial(self._change, alter_topic_configs_request(dict(part)), "configuring")
+            through_dead_broker(change, self._clock)
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete all topics, and return when the names can be used again. Raises `NoSuchTopic`."""
@@ -334,17 +260,6 @@ class ClusterAdmin:
         }
         return {key: start for answer in self._router.call_each(requests).values() for key, start in answer.items()}
 
-    def _ask_dynamic(self) -> Mapping[str, Sequence[str]] | KafkaUnavailable:
-        settings: dict[str, set[str]] = {}
-        try:
-            requests = {node_id: dynamic_configs_request(node_id) for node_id in self.cluster().brokers}
-            for answer in self._router.call_each(requests).values():
-                for whose, names in answer.items():
-                    settings.setdefault(whose, set()).update(names)
-        except KafkaUnavailable as error:
-            return error
-        return {whose: sorted(names) for whose, names in sorted(settings.items()) if names}
-
     @property
     def _timeout_ms(self) -> int:
         return self._router.config.request_timeout_ms // 2
@@ -356,24 +271,10 @@ class ClusterAdmin:
                 _check_topic(topic)
         return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Repeat `ask` while a dead broker is still listed: a cluster lists a dead broker until `_DEAD_BROKER_MAX_S` at
-        most. `ask` must be repeatable."""
-        backoff = Backoff(self._clock, limit_s=_DEAD_BROKER_MAX_S)
-        while True:
-            try:
-                return ask()
-            except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
-                backoff.wait(error)
-
     def _change(self, request: Request[Sequence[TopicOutcome]], doing: str) -> None:
-        for outcome in self._ask_controller(request):
+        for outcome in self._router.call_controller(request):
             if outcome.error_code:
                 raise broker_error(outcome.error_code, f"{doing} topic {outcome.name}", detail=outcome.detail)
-
-    def _ask_controller(self, request: Request[T]) -> T:
-        controller = self._router.metadata([]).controller_id
-        return self._router.call_each({controller: request})[controller]
 
     def _await_topics(self, partition_counts: Mapping[str, int]) -> None:
         backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)

@@ -130,7 +130,6 @@ class PartitionWriter:
         self._acknowledged: set[tuple[int, int]] = set()  # producers whose batches the partition has taken
         self._sent = 0  # number of pending batches sent over this connection
         self._count = 0
-        self._start = -1  # anywhere
         self._next_offset = -1  # at first the log's end, then the end of the acknowledged batches
         self._suspicion: OffsiteError | None = None
         self._lease = ExitStack()
@@ -161,11 +160,6 @@ class PartitionWriter:
         # batch would be replaced by the second.
         self._drive(MAX_IN_FLIGHT - 1 if identity in self._acknowledged else 0)
         return index
-
-    def starts_at(self, offset: int) -> None:
-        """Require a log end at `offset` right before the first batch; otherwise the writer sends nothing and raises
-        `KafkaProtocolError`. The check costs no extra request."""
-        self._start = offset
 
     def flush(self) -> None:
         """Return when all in-sync replicas have acknowledged every batch.
@@ -250,7 +244,7 @@ class PartitionWriter:
 
     def _send_unsent(self) -> Connection:
         if self._next_offset < 0:
-            self._next_offset = self._checked_start(high_watermark(self._router, self._topic_partition))
+            self._next_offset = high_watermark(self._router, self._topic_partition)
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
@@ -261,15 +255,6 @@ class PartitionWriter:
             self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
             self._sent += 1
         return self._connection
-
-    def _checked_start(self, end: int) -> int:
-        if self._start not in {-1, end}:
-            raise KafkaProtocolError(
-                f"the end of {self._topic_partition} moved from offset {self._start} to {end} since the check: nothing "
-                "was sent",
-                hint="stop all other writers of the partition, and run the same command again",
-            )
-        return end
 
     def _take_ack(self, answer: ProduceAnswer) -> None:
         self._sent -= 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings
-from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.settings import SettingsClient
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
@@ -71,7 +71,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 
 def plan_metadata(
-    admin: ClusterAdmin, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
+    client: SettingsClient, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> tuple[MetadataPlan, tuple[OffsiteError, ...]]:
     """The plan from comparing `point` with the target, and the errors that stop a restore with a request to set the
     parts; `topics` are the restored topics, source name → target name. Changes nothing."""
@@ -82,16 +82,16 @@ def plan_metadata(
     if stored is None:
         note = f"commit {point.seq} has no cluster settings: an older version of offsite made the commit"
         return MetadataPlan(apply=apply, notes=(note,) if apply else ()), ()
-    target = read_cluster_settings(admin)
+    target = read_cluster_settings(client)
     return _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
 
 
-def apply_metadata(admin: ClusterAdmin, plan: MetadataPlan) -> AppliedMetadata:
+def apply_metadata(client: SettingsClient, plan: MetadataPlan) -> AppliedMetadata:
     """Set the requested parts. May be repeated. Refused settings are listed, and the rest is set."""
     acls = plan.acls if ACLS in plan.apply else ()
     quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()
-    acl_problems = admin.create_acls(acls) if acls else ()
-    quota_problems = admin.set_client_quotas(quotas) if quotas else ()
+    acl_problems = client.create_acls(acls) if acls else ()
+    quota_problems = client.set_client_quotas(quotas) if quotas else ()
     return AppliedMetadata(
         acls=sum(not problem for problem in acl_problems),
         limits=sum(len(q.limits) for q, problem in zip(quotas, quota_problems, strict=True) if not problem),

@@ -102,7 +102,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     # 2. Topics that keep their offsets.
     offsets = situation.offsets(plan, point, existing)
     # 3. Settings of the cluster and of the target topics; raises all problems at once.
-    metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
+    metadata, unset = plan_metadata(admin.settings, backup.store, point.state, topics=names, apply=request.metadata)
     settings = situation.settings(plan, existing, unset)
     # 4. The record, with the original settings that other unfinished restores have set aside.
     asides = situation.asides()

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
 from offsite.kafka.protocol.metadata import NewTopic
+from offsite.kafka.settings import SettingsClient
 from offsite.model.bounds import setting_number
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
 from offsite.model.options import RetentionMode
@@ -208,7 +209,7 @@ def read_circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: 
         brokers=len(admin.cluster().brokers),
         now_ms=now_ms,
         retention=request.retention,
-        defaults=read_broker_defaults(admin),
+        defaults=read_broker_defaults(admin.settings),
     )
 
 
@@ -299,11 +300,11 @@ def _invalid(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, st
     return {name: outcome.detail for name, outcome in outcomes.items() if outcome.error_code in _SETTING_REFUSED}
 
 
-def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
+def read_broker_defaults(client: SettingsClient) -> BrokerDefaults:
     """The defaults of brokers for topics without a setting of their own; defaults can delete records, too. For every
     setting the strictest value of any broker; Kafka's own defaults without the right to read. Reads only."""
     try:
-        defaults = [_defaults(configs) for configs in admin.broker_configs()]
+        defaults = [_defaults(configs) for configs in client.broker_configs()]
     except KafkaNotAuthorized:
         defaults = [_defaults({})]
     return BrokerDefaults(

@@ -106,7 +106,7 @@ def _written_and_set_up(
         )
     # 4. Set cluster settings and consumer groups.
     lease.check()
-    applied = apply_metadata(admin, prepared.metadata)
+    applied = apply_metadata(admin.settings, prepared.metadata)
     lease.check()
     groups = _groups(prepared, site.cluster, proof)
     result = restore_result(prepared, written.receipts, proof)

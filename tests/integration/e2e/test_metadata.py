@@ -66,8 +66,8 @@ def source(secure_broker: SecureBroker, tmp_path: Path, spark: Runner) -> Site:
     if SCHEMAS not in admin.topics():
         admin.create_topics([NewTopic(name=SCHEMAS, partitions=1, configs={"cleanup.policy": "compact"})])
         site.produce(SCHEMAS, [DemoMessage(key=key, value=value, timestamp_ms=BASE_MS) for key, value in REGISTRY])
-        assert admin.create_acls([ORDERS]) == admin.set_client_quotas([QUOTA]) == [""]
-        wait_until(lambda: ORDERS in admin.acls() and QUOTA in admin.client_quotas())
+        assert admin.settings.create_acls([ORDERS]) == admin.settings.set_client_quotas([QUOTA]) == [""]
+        wait_until(lambda: ORDERS in admin.settings.acls() and QUOTA in admin.settings.client_quotas())
     return site
 
 
@@ -102,7 +102,7 @@ def test_a_backup_has_the_cluster_s_settings_as_they_were_at_each_restore_point(
     assert second.acls == tuple(sorted({*first.acls, later}))
     assert ORDERS in first.acls
     assert later not in first.acls
-    assert first.quotas == second.quotas == source.cluster.admin.client_quotas()
+    assert first.quotas == second.quotas == source.cluster.admin.settings.client_quotas()
     assert {user.name for user in first.scram_users or ()} == set(USERS)
 
 
@@ -239,11 +239,11 @@ def test_the_cluster_s_settings_are_set_only_when_that_is_asked(source: Site, el
     topic = source.make_topic()
     back_up(source, topic)
     assert restore(source, elsewhere, topic).metadata == AppliedMetadata()
-    assert QUOTA not in elsewhere.admin.client_quotas()
+    assert QUOTA not in elsewhere.admin.settings.client_quotas()
     elsewhere.admin.delete_topics([topic])
     applied = restore(source, elsewhere, topic, metadata=PARTS).metadata
     assert (applied.acls, applied.limits, applied.refused) == (0, 1, ())
-    wait_until(lambda: QUOTA in elsewhere.admin.client_quotas())
+    wait_until(lambda: QUOTA in elsewhere.admin.settings.client_quotas())
 
 
 def test_rules_on_a_topic_follow_its_new_name(source: Site) -> None:
@@ -255,7 +255,7 @@ def test_rules_on_a_topic_follow_its_new_name(source: Site) -> None:
     back_up(source, topic)
     result = restore(source, source.cluster, topic, renames=parse_renames([f"{topic}={target}"]), metadata=("acls",))
     assert result.metadata == AppliedMetadata(acls=1)
-    wait_until(lambda: replace(own, resource=target) in source.cluster.admin.acls())
+    wait_until(lambda: replace(own, resource=target) in source.cluster.admin.settings.acls())
 
 
 def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, elsewhere: Cluster) -> None:

@@ -42,4 +42,4 @@ def test_a_backup_under_a_quota_holds_every_record_and_says_what_held_it_back(si
 def set_quota(site: Site, bytes_per_s: float) -> None:
     entity = QuotaEntity(parts=(("client-id", site.cluster.config.client_id),))
     limits = (("consumer_byte_rate", bytes_per_s),)
-    assert not any(site.cluster.admin.set_client_quotas([ClientQuota(entity=entity, limits=limits)]))
+    assert not any(site.cluster.admin.settings.set_client_quotas([ClientQuota(entity=entity, limits=limits)]))

@@ -190,6 +190,6 @@ def slow_clients(bootstrap: str) -> Iterator[None]:
     admin = connect(bootstrap, None).admin
     for bytes_per_s in (BYTES_PER_S, 1e12):
         limits = (("consumer_byte_rate", float(bytes_per_s)),)
-        assert not any(admin.set_client_quotas([ClientQuota(entity=entity, limits=limits)]))
+        assert not any(admin.settings.set_client_quotas([ClientQuota(entity=entity, limits=limits)]))
         if bytes_per_s == BYTES_PER_S:
             yield

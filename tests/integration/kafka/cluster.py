@@ -63,8 +63,8 @@ class Cluster:
 
     def add_acls(self, *rules: Acl) -> None:
         """Return when the broker goes by them: a controller answers before its brokers have heard."""
-        assert self.admin.create_acls(rules) == [""] * len(rules)
-        wait_until(lambda: set(rules) <= set(self.admin.acls()))
+        assert self.admin.settings.create_acls(rules) == [""] * len(rules)
+        wait_until(lambda: set(rules) <= set(self.admin.settings.acls()))
 
     def configs(self, topic: str) -> dict[str, str]:
         """What the broker says now. It may not have heard yet what its controller has answered already."""

@@ -51,22 +51,22 @@ def test_acls_of_every_kind_are_set_and_read_back(owner: Cluster) -> None:
     ]
     owner.add_acls(*rules)
     owner.add_acls(rules[0])
-    found = owner.admin.acls()
+    found = owner.admin.settings.acls()
     assert found == tuple(sorted(set(found)))
 
 
 def test_a_rule_the_brokers_refuse_is_told_and_the_others_are_set(owner: Cluster) -> None:
     refused, good = rule("x", principal="nobody in particular"), rule("acls-good")
-    problem, fine = owner.admin.create_acls([refused, good])
+    problem, fine = owner.admin.settings.create_acls([refused, good])
     assert "INVALID_REQUEST" in problem
     assert fine == ""
-    wait_until(lambda: good in owner.admin.acls())
+    wait_until(lambda: good in owner.admin.settings.acls())
 
 
 def test_a_cluster_without_an_authorizer_says_so(cluster: Cluster) -> None:
     with pytest.raises(NoAuthorizer):
-        cluster.admin.acls()
-    (problem,) = cluster.admin.create_acls([rule("orders")])
+        cluster.admin.settings.acls()
+    (problem,) = cluster.admin.settings.create_acls([rule("orders")])
     assert "SECURITY_DISABLED" in problem
 
 
@@ -76,18 +76,18 @@ def test_quotas_are_set_and_read_back(cluster: Cluster) -> None:
         limits=(("consumer_byte_rate", 1.5e6), ("request_percentage", 12.5)),
     )
     default = ClientQuota(entity=QuotaEntity(parts=(("client-id", ""),)), limits=(("producer_byte_rate", 1e9),))
-    assert cluster.admin.set_client_quotas([named, default]) == ["", ""]
-    wait_until(lambda: {named, default} <= set(cluster.admin.client_quotas()))
+    assert cluster.admin.settings.set_client_quotas([named, default]) == ["", ""]
+    wait_until(lambda: {named, default} <= set(cluster.admin.settings.client_quotas()))
 
 
 def test_a_quota_the_brokers_refuse_is_told(cluster: Cluster) -> None:
     strange = ClientQuota(entity=QuotaEntity(parts=(("user", "dave"),)), limits=(("shiny_rate", 1.0),))
-    (problem,) = cluster.admin.set_client_quotas([strange])
+    (problem,) = cluster.admin.settings.set_client_quotas([strange])
     assert "INVALID_REQUEST" in problem
 
 
 def test_scram_users_are_told_without_what_they_log_in_with(owner: Cluster) -> None:
-    assert set(owner.admin.scram_users()) >= {
+    assert set(owner.admin.settings.scram_users()) >= {
         ScramUser(name=name, mechanism=mechanism, iterations=4096)
         for name in ("admin", "alice")
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -96,7 +96,7 @@ def test_scram_users_are_told_without_what_they_log_in_with(owner: Cluster) -> N
 
 def test_who_may_not_read_them_is_told(owner: Cluster, alice: ClusterAdmin) -> None:
     owner.add_acls(rule("kafka-cluster", resource_type="CLUSTER", operation="IDEMPOTENT_WRITE"))
-    for ask in (alice.acls, alice.client_quotas, alice.scram_users):
+    for ask in (alice.settings.acls, alice.settings.client_quotas, alice.settings.scram_users):
         with pytest.raises(KafkaNotAuthorized):
             ask()
 

@@ -53,7 +53,7 @@ def _code(answer: Decoder) -> int:
 
 def _named(cluster: Cluster) -> Sequence[str]:
     admin = Cluster(cluster.bootstrap).admin  # which remembers nothing
-    return with_not_carried(read_cluster_settings(admin), admin, None).settings.not_carried
+    return with_not_carried(read_cluster_settings(admin.settings), admin.settings, None).settings.not_carried
 
 
 def test_what_was_set_while_it_ran_is_named(configured: Cluster) -> None:

@@ -104,7 +104,7 @@ def _limited(trial: Trial, **limits: float) -> Iterator[None]:
 def _limit(trial: Trial, limits: Mapping[str, float]) -> None:
     entity = QuotaEntity(parts=(("client-id", CLIENT_ID),))
     quota = ClientQuota(entity=entity, limits=tuple(limits.items()))
-    assert not any(trial.cluster.admin.set_client_quotas([quota]))
+    assert not any(trial.cluster.admin.settings.set_client_quotas([quota]))
 
 
 @dataclass(slots=True, kw_only=True)

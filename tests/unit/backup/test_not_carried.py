@@ -92,18 +92,18 @@ class Silent:
 
 
 def test_a_broker_that_does_not_answer_stops_no_backup(site: Site) -> None:
-    found = with_not_carried(read_cluster_settings(site.source.admin), Silent(), None)
+    found = with_not_carried(read_cluster_settings(site.source.admin.settings), Silent(), None)
     assert found.settings.not_carried == ("dynamic settings of brokers could not be read: broker 2 does not answer",)
 
 
 def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = rich.source.admin
-    first = admin.dynamic_broker_settings()
+    client = rich.source.admin.settings
+    first = client.dynamic_broker_settings()
     rich.source.dynamic[OF_THE_BROKER] = []
-    assert admin.dynamic_broker_settings() == first
-    now_s = admin._clock.monotonic_s() + 300
-    monkeypatch.setattr(admin._clock, "monotonic_s", lambda: now_s)
-    assert admin.dynamic_broker_settings() == {"": ["log.cleaner.threads"]}
+    assert client.dynamic_broker_settings() == first
+    now_s = client._clock.monotonic_s() + 300
+    monkeypatch.setattr(client._clock, "monotonic_s", lambda: now_s)
+    assert client.dynamic_broker_settings() == {"": ["log.cleaner.threads"]}
 
 
 def test_settings_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:

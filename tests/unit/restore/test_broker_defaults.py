@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.settings import SettingsClient
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.restore.preflight import BrokerDefaults, read_broker_defaults
 
@@ -25,7 +25,7 @@ class Brokers:
 
 
 def defaults(*configs: Mapping[str, str]) -> BrokerDefaults:
-    return read_broker_defaults(cast("ClusterAdmin", Brokers(*configs)))
+    return read_broker_defaults(cast("SettingsClient", Brokers(*configs)))
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class RetentionPlay(Play):
         super().__post_init__()
         self.retaining = random.Random(-1 - self.number)
         self.setting = random.Random(f"settings {self.number}")
-        self.source.settings = {
+        self.source.configs = {
             "a": {"cleanup.policy": "delete", "retention.ms": str(2 * HOUR_MS)},
             "b": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "200"},
         }
@@ -133,7 +133,7 @@ class RetentionPlay(Play):
             self._tell(f"{hours} hours pass")
         if self.setting.random() < 0.15:
             hours = self.setting.choice((1, 2, 6, 48))
-            self.source.settings["a"]["retention.ms"] = str(hours * HOUR_MS)
+            self.source.configs["a"]["retention.ms"] = str(hours * HOUR_MS)
             self._tell(f"a keeps {hours} hours from now on")
         if self.has_wrong_clock and self.clocks.random() < 0.15:
             self._turn_clock(self.clocks.choice((0, HOUR_MS, -HOUR_MS, 40 * DAY_MS, -40 * DAY_MS, 1000 * DAY_MS)))

@@ -94,6 +94,7 @@ class SimAdmin:
     def __init__(self, source: SimSource) -> None:
         self._source = source
         self.groups = None
+        self.settings = source
 
     def topics(self) -> Mapping[str, TopicMetadata]:
         return self._source.listed()
@@ -112,7 +113,7 @@ class SimSource:
         self.shut: set[str] = set()
         self.failing: set[TopicPartition] = set()
         self.answers_nothing = False
-        self.settings: dict[str, dict[str, str]] = {}
+        self.configs: dict[str, dict[str, str]] = {}
         self._ids = Random(0)
 
     def make(self, name: str, partitions: int) -> None:
@@ -187,7 +188,7 @@ class SimSource:
         return first if first is not None and first.base_offset <= offset else None
 
     def readable_topic_configs(self, names: Iterable[str]) -> TopicConfigs:
-        return TopicConfigs(configs={name: dict(self.settings.get(name, {})) for name in names})
+        return TopicConfigs(configs={name: dict(self.configs.get(name, {})) for name in names})
 
     def sizes_bytes(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}

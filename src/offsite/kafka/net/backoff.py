@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 from offsite.kafka.net.routing import Router
 from offsite.log.range import TopicPartition
@@ -23,6 +25,8 @@ from offsite.model.errors import (
     StoreUnavailable,
 )
 from offsite.model.journal import decided
+
+T = TypeVar("T")
 
 # A rolling restart of a large cluster leaves a partition without leader for well under 120 s; beyond, a person must
 # look.
@@ -63,6 +67,20 @@ class Backoff:
         decided("retry", attempt=self._attempts, wait_s=wait_s, failing_s=failing_s, error=error.id, why=error.message)
         with Wait(lambda: f"[{error.id}] {error.message}", since_s=now_s - failing_s):
             self._clock.sleep(wait_s)
+
+
+_DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
+
+
+def through_dead_broker(ask: Callable[[], T], clock: Clock) -> T:
+    """Repeat `ask` while a dead broker is still listed: a cluster lists a dead broker until `_DEAD_BROKER_MAX_S` at
+    most. `ask` must be repeatable."""
+    backoff = Backoff(clock, limit_s=_DEAD_BROKER_MAX_S)
+    while True:
+        try:
+            return ask()
+        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            backoff.wait(error)
 
 
 SILENT_MAX = 2

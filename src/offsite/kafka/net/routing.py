@@ -216,6 +216,10 @@ class Router:
                 connections[node_id].post(request)
             return {node_id: connections[node_id].collect(request) for node_id, request in requests.items()}
 
+    def call_controller(self, request: Request[T]) -> T:
+        controller = self.metadata([]).controller_id
+        return self.call_each({controller: request})[controller]
+
     @contextmanager
     def lease_any(self) -> Iterator[Connection]:
         """A connection to any answering broker, with one attempt per broker. Raises the last error."""
