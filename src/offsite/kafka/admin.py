@@ -13,7 +13,7 @@ from offsite.kafka.coordinators import list_transactions
 from offsite.kafka.evidence import UNANSWERED_MAX_S
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.log_bounds import LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
-from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff, through_dead_broker
+from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, MISSING_TOPIC_MAX_S, Backoff, through_outage
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
 from offsite.kafka.presence import PresenceState, find_presence, presence_now
@@ -54,7 +54,6 @@ from offsite.model.errors import (
     KafkaTimeout,
     KafkaTooOld,
     KafkaUnavailable,
-    KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
     OffsiteError,
@@ -206,7 +205,7 @@ class ClusterAdmin:
     def may_write_outcomes(self) -> bool:
         """Whether brokers accept transaction outcomes from this client. The test is an outcome for a topic with an
         impossible name."""
-        return through_dead_broker(partial(may_write_outcomes, self._router), self._clock)
+        return through_outage(partial(may_write_outcomes, self._router), self._clock, limit_s=DEAD_BROKER_MAX_S)
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
         """Producer id → transactional id, as listed by the coordinator. Empty where brokers lack the API, or refuse. An
@@ -231,18 +230,15 @@ class ClusterAdmin:
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
             for part in split_requests(topics, _records)
         )
-        outcomes = [
-            outcome
-            for request in requests
-            for outcome in through_dead_broker(partial(self._router.call_controller, request), self._clock)
-        ]
-        return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
+        asks = (partial(self._router.call_controller, request) for request in requests)
+        answers = (through_outage(ask, self._clock, limit_s=DEAD_BROKER_MAX_S) for ask in asks)
+        return {outcome.name: outcome for answer in answers for outcome in answer if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value; None: the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
         for part in split_requests(changes.items(), lambda change: len(change[1])):
             change = partial(self._change, alter_topic_configs_request(dict(part)), "configuring")
-            through_dead_broker(change, self._clock)
+            through_outage(change, self._clock, limit_s=DEAD_BROKER_MAX_S)
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete all topics, and return when the names can be used again. Raises `NoSuchTopic`."""
@@ -324,12 +320,12 @@ def delete_before(router: Router, partition: TopicPartition, offset: int, *, clo
     Raises `Denied`, `KafkaProtocolError` (a topic with `cleanup.policy=compact` alone deletes nothing),
     `KafkaUnavailable`.
     """
-    admin, outage = ClusterAdmin(router), Backoff(clock or SystemClock())
-    while True:
+
+    def delete() -> None:
         try:
-            admin.delete_records({partition: offset})
-        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            ClusterAdmin(router).delete_records({partition: offset})
+        except KafkaUnavailable:
             router.forget(partition)
-            outage.wait(error)
-        else:
-            return
+            raise
+
+    through_outage(delete, clock or SystemClock())

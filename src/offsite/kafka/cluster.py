@@ -1,17 +1,35 @@
-"""A Kafka cluster to work with, from user input."""
+"""A Kafka cluster to work with, from user input: from addresses, or from the settings of Kafka users (Java's names or
+librdkafka's).
+
+Unknown settings are reported, not refused: the file usually serves further tools. Bad values are refused with file and
+line, and no error holds a value that may be a secret. Certificate files are read here, once: on the driver, or on every
+executor where secrets are read on executors.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.client_properties import read_client_properties
-from offsite.kafka.config import KafkaConfig, SaslConfig, parse_bootstrap
+from offsite.kafka.config import PROTOCOLS, BrokerAddress, KafkaConfig, SaslConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
+from offsite.kafka.security_settings import SASL_SETTINGS, TLS_SETTINGS, ClientSettings, read_sasl, read_tls
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned
+from offsite.model.machine import exposure
 from offsite.model.secret import Secret
+from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
+
+_SERVERS = ("bootstrap.servers", "metadata.broker.list")
+_RACK = ("client.rack", "rack.id")
+_TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
+_KNOWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"}) | TLS_SETTINGS | SASL_SETTINGS
+_DEFAULT_TIMEOUT_MS = 30_000
+_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location", "offsite.oauth.token.file"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +68,104 @@ def _cluster(config: KafkaConfig, warnings: tuple[str, ...] = ()) -> Cluster:
         why = f"the {secret} goes over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
         warned("unencrypted", why=why, hosts=",".join(hosts))
     return Cluster(config=config, admin=ClusterAdmin(shared_router(config)), warnings=warnings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProperties:
+    """The configuration, and one line per unknown setting."""
+
+    config: KafkaConfig
+    warnings: tuple[str, ...] = ()
+
+
+def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperties:
+    """Read a properties file. `bootstrap`, if given, wins over the file. Raises `BadKafkaConfig`."""
+    try:
+        text = decode_text(path.read_bytes())
+    except OSError as error:
+        raise BadKafkaConfig(f"cannot read {path}: {error.strerror}", hint="check --kafka-config") from error
+    except NotUtf8 as error:
+        raise BadKafkaConfig(f"cannot read {path}: {error}", hint="check --kafka-config") from error
+    properties = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
+    config = properties.config
+    if config.has_secret:
+        files = [(file, exposure(file.stat())) for file in (path, *_key_files(text)) if file.is_file()]
+        exposure_warnings = (f"{file} contains a secret, and {why}" for file, why in files if why)
+        properties = replace(properties, warnings=(*properties.warnings, *exposure_warnings))
+    again = ExecutorConfigReader(
+        path=str(path),
+        bootstrap=",".join(map(str, config.bootstrap)),
+        protocol=config.security_protocol,
+        mechanism=_mechanism(config),
+    )
+    return replace(properties, config=replace(config, read_again=again))
+
+
+def _key_files(text: str) -> Iterator[Path]:
+    for setting in parse_properties(text):
+        if setting.name in _KEY_FILES and setting.value:
+            yield Path(setting.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorConfigReader:
+    """Reads the properties file of the executor at `path`, as the driver read the driver's file; a relative path begins
+    at the working folder of the process. `bootstrap`: the driver's brokers, whatever the executor's file says, because
+    a run must not move data of two clusters. `protocol` and `mechanism` (empty without SASL): the driver's. The
+    executor's file must name the same, because the file must not switch off encryption or login in silence. Raises
+    `BadKafkaConfig` with the executor's name."""
+
+    path: str
+    bootstrap: str
+    protocol: str
+    mechanism: str
+
+    def __call__(self) -> KafkaConfig:
+        try:
+            return self._as_secured(read_client_properties(Path(self.path), bootstrap=self.bootstrap).config)
+        except BadKafkaConfig as error:
+            raise BadKafkaConfig(
+                f"on the executor {socket.gethostname()}: {error.message}",
+                hint="--secrets on-executors reads the file of --kafka-config there: put it at the same path on each",
+            ) from error
+
+    def _as_secured(self, config: KafkaConfig) -> KafkaConfig:
+        self._check_same("security.protocol", config.security_protocol, self.protocol)
+        self._check_same("sasl.mechanism", _mechanism(config), self.mechanism)
+        return config
+
+    def _check_same(self, name: str, here: str, of_driver: str) -> None:
+        if here != of_driver:
+            raise BadKafkaConfig(f"{self.path}: {name} is {here} here, and {of_driver} where the command runs")
+
+
+def _mechanism(config: KafkaConfig) -> str:
+    return "" if config.sasl is None else config.sasl.mechanism
+
+
+def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
+    """Read the text of a properties file. `source`: the file's name in errors. Raises `BadKafkaConfig`."""
+    settings = ClientSettings(source, parse_properties(text))
+    protocol = settings.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
+    config = KafkaConfig(
+        bootstrap=_bootstrap(settings, bootstrap, protocol),
+        client_id=settings.get("client.id") or "offsite",
+        rack_id=settings.get(*_RACK),
+        request_timeout_ms=settings.milliseconds(*_TIMEOUT, default=_DEFAULT_TIMEOUT_MS),
+        tls=read_tls(settings) if protocol.endswith("SSL") else None,
+        sasl=read_sasl(settings) if protocol.startswith("SASL") else None,
+    )
+    unchecked = config.tls is not None and not config.tls.check_hostname
+    hostname_warnings = (
+        "the host names of brokers are not checked: anybody with a certificate of that authority can pose as a broker",
+    )
+    return ClientProperties(
+        config=config, warnings=(*settings.unknown(_KNOWN), *(hostname_warnings if unchecked else ()))
+    )
+
+
+def _bootstrap(settings: ClientSettings, override: str, protocol: str) -> tuple[BrokerAddress, ...]:
+    parse = partial(parse_bootstrap, protocol=protocol)
+    if override:
+        return parse(override)
+    return settings.parse(next((name for name in _SERVERS if settings.has(name)), _SERVERS[0]), parse)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.backoff import through_outage
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import (
     DUPLICATE_SEQUENCE_NUMBER,
@@ -25,7 +25,7 @@ from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError, partition_code
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError, WriterFenced
+from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import warned
 
 VERSION = 1
@@ -75,12 +75,7 @@ class Producer:
 
 def new_producer(router: Router, clock: Clock) -> Producer:
     """Ask for an idempotent, non-transactional producer with a new id. Raises `KafkaUnavailable`, `Denied`."""
-    backoff = Backoff(clock)
-    while True:
-        try:
-            return router.call(_init_producer_id())
-        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
-            backoff.wait(error)
+    return through_outage(lambda: router.call(_init_producer_id()), clock)
 
 
 def _init_producer_id() -> Request[Producer]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offsite.kafka.net.backoff import through_dead_broker
+from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, through_outage
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.cluster_settings import (
     alter_quotas_request,
@@ -70,7 +70,7 @@ class SettingsClient:
             requests = {node_id: broker_configs_request(node_id) for node_id in self._router.metadata([]).brokers}
             return [configs for answer in self._router.call_each(requests).values() for configs in answer.values()]
 
-        return through_dead_broker(ask, self._clock)
+        return through_outage(ask, self._clock, limit_s=DEAD_BROKER_MAX_S)
 
     def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
         """Return the names of settings made while brokers ran, sorted. Keys: a broker's id as text, or an empty text

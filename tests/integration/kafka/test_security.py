@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.client_properties import parse_client_properties
+from offsite.kafka.cluster import parse_client_properties
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import ConnectionPool, Router
 from offsite.kafka.protocol.metadata import NewTopic

@@ -9,7 +9,7 @@ import pytest
 
 from offsite.engine.settings import settings_of
 from offsite.generations.request import read_properties
-from offsite.kafka.client_properties import read_client_properties
+from offsite.kafka.cluster import read_client_properties
 from offsite.kafka.config import TokenSource
 from offsite.kafka.net.sasl import read_token
 from offsite.metastore.folder import parse_location

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.client_properties import ClientProperties, parse_client_properties, read_client_properties
+from offsite.kafka.cluster import ClientProperties, parse_client_properties, read_client_properties
 from offsite.kafka.config import BrokerAddress
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.client_properties import read_client_properties
+from offsite.kafka.cluster import read_client_properties
 from offsite.kafka.config import KafkaConfig, SaslConfig, TokenSource, parse_bootstrap
 from offsite.model.errors import BadKafkaConfig, SecretStays
 from offsite.model.secret import Secret, SecretHandling, handle_secrets

@@ -31,6 +31,8 @@ T = TypeVar("T")
 # A rolling restart of a large cluster leaves a partition without leader for well under 120 s; beyond, a person must
 # look.
 LEADERLESS_MAX_S = 120.0
+# A cluster lists a dead broker until it has given the broker up: 9 s with KRaft, 18 s with ZooKeeper.
+DEAD_BROKER_MAX_S = 30.0
 # A broker that has just started may not know its topics yet: absence counts only after 5 s.
 MISSING_TOPIC_MAX_S = 5.0
 _FIRST_WAIT_S = 0.05
@@ -69,13 +71,9 @@ class Backoff:
             self._clock.sleep(wait_s)
 
 
-_DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
-
-
-def through_dead_broker(ask: Callable[[], T], clock: Clock) -> T:
-    """Repeat `ask` while a dead broker is still listed: a cluster lists a dead broker until `_DEAD_BROKER_MAX_S` at
-    most. `ask` must be repeatable."""
-    backoff = Backoff(clock, limit_s=_DEAD_BROKER_MAX_S)
+def through_outage(ask: Callable[[], T], clock: Clock, *, limit_s: float = LEADERLESS_MAX_S) -> T:
+    """Repeat `ask` while brokers are down or a leader is missing, for `limit_s` at most. `ask` must be repeatable."""
+    backoff = Backoff(clock, limit_s=limit_s)
     while True:
         try:
             return ask()
