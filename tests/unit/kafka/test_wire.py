@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.kafka.protocol.wire import MAX_THROTTLE_MS, UNREADABLE, Decoder, Encoder, bounded_throttle_ms
+from offsite.kafka.protocol.wire import (
+    MAX_THROTTLE_MS,
+    UNREADABLE,
+    Decoder,
+    Encoder,
+    bounded_throttle_ms,
+    partition_code,
+)
+from offsite.log.range import TopicPartition
 
 TEXTS = st.text(max_size=300)
 
@@ -36,6 +44,22 @@ def test_plain_and_compact_bytes_are_as_the_protocol_guide_says() -> None:
     assert Encoder(flexible=True).string("ab").array([7], Encoder.i8).end().done() == b"\3ab\2\7\0"
     assert Encoder(flexible=True).string("x" * 200).done()[:2] == b"\xc9\x01"
     assert Encoder(flexible=True).string(None).array(None, Encoder.i8).done() == b"\0\0"
+
+
+@given(st.booleans(), st.sets(st.builds(TopicPartition, TEXTS, st.integers(0, 99))))
+def test_partitions_are_encoded_by_topic_and_decoded(flexible: bool, partitions: set[TopicPartition]) -> None:
+    def put(out: Encoder, partition: TopicPartition) -> None:
+        out.i32(partition.partition).i16(7).end()
+
+    answer = decoder(Encoder(flexible=flexible).topics(partitions, put))
+    assert answer.topics(partition_code) == dict.fromkeys(partitions, 7)
+    answer.done()
+
+
+def test_partitions_of_one_topic_are_written_together() -> None:
+    partitions = [TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 1)]
+    answer = decoder(Encoder().topics(partitions))
+    assert answer.array(lambda topic: (topic.string(), topic.array(Decoder.i32))) == [("a", [1, 2]), ("b", [1])]
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
