@@ -290,16 +290,22 @@ def _chains(
     point: PointInTime, shape: TopicShape, starts: Mapping[PartitionId, tuple[int, ...]]
 ) -> Iterator[PartitionChain]:
     for source in shape.partition_ids:
-        if segments := tuple(point.state.segments.get(source, ())):
-            end = point.state.positions[source].end
-            yield PartitionChain(
-                source=source,
-                segments=segments,
-                end=end,
-                until_ms=point.until_ms,
-                left_out=point.cut.left_out(source),
-                hole_starts=starts.get(source, ()),
-            )
+        if point.state.segments.get(source):
+            yield chain_to(point, source, point.state.positions[source].end, starts=starts)
+
+
+def chain_to(
+    point: PointInTime, source: PartitionId, end: int, *, starts: Mapping[PartitionId, tuple[int, ...]]
+) -> PartitionChain:
+    """The chain of one partition to `end`. `starts`: see `hole_starts`."""
+    return PartitionChain(
+        source=source,
+        segments=tuple(segment for segment in point.state.segments.get(source, ()) if segment.start < end),
+        end=end,
+        until_ms=point.until_ms,
+        left_out=point.cut.left_out(source),
+        hole_starts=starts.get(source, ()),
+    )
 
 
 def _hint(backup: str) -> str:

@@ -19,8 +19,15 @@ from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.options import Isolation
 from offsite.model.selection import TopicSelection
-from offsite.points.point_cut import PointCut, choose_cut
-from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, hole_starts, select_chains
+from offsite.points.point_cut import choose_cut
+from offsite.points.point_in_time import (
+    PartitionChain,
+    PointInTime,
+    SelectedChains,
+    chain_to,
+    hole_starts,
+    select_chains,
+)
 from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, hole_reports
 from offsite.repository.backup import Backup
 from offsite.repository.commit import RecordedHole, TopicShape
@@ -283,9 +290,10 @@ def _restored_topics(
     starts: Mapping[TopicPartition, int],
     request: CompareRequest,
 ) -> Iterator[ExpectedTopic]:
-    point = backup.state_at(record.commit)
-    cut = choose_cut(backup.store, point, record.cut)
-    chain_of = partial(_chain, point=point, starts=hole_starts(point.holes), until_ms=record.until_ms, cut=cut)
+    state = backup.state_at(record.commit)
+    cut = choose_cut(backup.store, state, record.cut)
+    point = PointInTime(commit=state, state=state, until_ms=record.until_ms, cut=cut)
+    chain_of = partial(chain_to, point, starts=hole_starts(state.holes))
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     mixed = {repartitioned.target: repartitioned for repartitioned in outcome.repartitioned}
     for source, target in record.topics:
@@ -315,23 +323,4 @@ def _repartition(mixed: RepartitionedTopic, chain_of: Callable[[PartitionId, int
         partitions=mixed.partitions,
         sources=tuple(chain_of(source, end) for source, end in mixed.sources),
         keyless_in_turn=mixed.keyless_in_turn,
-    )
-
-
-def _chain(  # noqa: PLR0913  # all by keyword but which partition, and its end
-    source: PartitionId,
-    end: int,
-    *,
-    point: BackupState,
-    starts: Mapping[PartitionId, tuple[int, ...]],
-    until_ms: int | None,
-    cut: PointCut,
-) -> PartitionChain:
-    return PartitionChain(
-        source=source,
-        segments=tuple(segment for segment in point.segments.get(source, ()) if segment.start < end),
-        end=end,
-        until_ms=until_ms,
-        left_out=cut.left_out(source),
-        hole_starts=starts.get(source, ()),
     )
