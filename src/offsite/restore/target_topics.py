@@ -19,7 +19,7 @@ from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.producer import new_producer
 from offsite.kafka.protocol.metadata import NewTopic, TopicMetadata
 from offsite.kafka.transaction_replay import PartitionTransactions
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange, Span, TopicPartition
 from offsite.model.bounds import setting_number
 from offsite.model.clock import SystemClock
 from offsite.model.errors import (
@@ -57,20 +57,32 @@ def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> l
     """The existing topics out of `names`."""
     requested = set(names)
     existing = {name: topic for name, topic in admin.topics().items() if name in requested}
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    bounds = _log_bounds(admin, existing)
     configs, own_configs = admin.topic_configs(existing, with_defaults=True), admin.topic_configs(existing)
     records = dict.fromkeys(existing, 0)
-    for partition in partitions:
-        records[partition.topic] += ends[partition] - starts[partition]
+    for partition, (start, end) in bounds.items():
+        records[partition.topic] += end - start
     return [
         replace(
             _target(name, len(topic.partitions), records[name], configs[name], now_ms),
             configs=tuple(sorted(own_configs[name].items())),
-            ends=tuple(ends[TopicPartition(topic=name, partition=number)] for number in range(len(topic.partitions))),
+            ends=tuple(
+                bounds[TopicPartition(topic=name, partition=number)][1] for number in range(len(topic.partitions))
+            ),
         )
         for name, topic in existing.items()
     ]
+
+
+def _log_bounds(admin: ClusterAdmin, topics: Mapping[str, TopicMetadata]) -> dict[TopicPartition, Span]:
+    """The start and end of the log of every partition of `topics`."""
+    partitions = [
+        TopicPartition(topic=topic.name, partition=partition.partition)
+        for topic in topics.values()
+        for partition in topic.partitions
+    ]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    return {partition: (starts[partition], ends[partition]) for partition in partitions}
 
 
 def new_topic(settings: TargetTopicSettings) -> NewTopic:
@@ -236,15 +248,14 @@ def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]
 def _empty_ends(
     admin: ClusterAdmin, topics: Mapping[str, TopicMetadata], *, again: bool
 ) -> Mapping[TopicPartition, int]:
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    if starts != ends:
+    bounds = _log_bounds(admin, topics)
+    if any(start != end for start, end in bounds.values()):
         problem = "were created again since this restore began, and" if again else ""
         raise TargetNotEmpty(
             f"target topics {problem} hold records that this restore did not write".replace("  ", " "),
             hint="delete them and run the restore again, or restore under other names (--rename)",
         )
-    return ends
+    return {partition: end for partition, (_, end) in bounds.items()}
 
 
 def _is_another(recorded_id: str | None, listed_id: UUID | None) -> bool:
@@ -273,10 +284,8 @@ def find_filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]
     producers."""
     if not topics:
         return set()
-    listed = admin.topics(topics)
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in listed.values() for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    return {partition.topic for partition in partitions if starts[partition] != ends[partition]}
+    bounds = _log_bounds(admin, admin.topics(topics))
+    return {partition.topic for partition, (start, end) in bounds.items() if start != end}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
