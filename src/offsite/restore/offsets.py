@@ -12,9 +12,8 @@ counts. The costs were measured with Kafka 4.1 on two busy cores, and serve deci
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from offsite.kafka.transaction_replay import TIMEOUTS_MS
 from offsite.log.transactions import OpenTransaction
@@ -281,136 +280,106 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
 FindSlow = Callable[[PartitionChain], SlowTransaction | None]
 
 
-def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
-    plan: RestorePlan,
-    point: PointInTime,
-    request: RestoreRequest,
-    *,
-    existing: Iterable[TargetTopic],
-    unfinished: RestoreRecord | None,
-    find_slow: FindSlow = lambda _: None,
-    cannot_replay: str = "",
-    way: ReplayWay = BY_COORDINATOR,
-) -> tuple[OffsetsVerdict, ...]:
-    """One verdict per topic of `plan`; the verdicts of an `unfinished` restore stand. `find_slow` finds a partition's
-    transaction that would stay open too long.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRules:
+    """What decides which topics keep their offsets: the `point` and the `request`, the `existing` topics of the target,
+    and an `unfinished` restore, whose verdicts stand.
 
-    `auto` keeps offsets when possible, quick, and likely to end well. `cannot_replay`: why the target's brokers cannot
-    replay transactions, or empty; `way`: how offsets without a record come back. Raises `RestoreRefused`, with all
-    reasons, when offsets were requested and cannot be kept.
+    `way`: how offsets without a record come back; `cannot_replay`: why the target's brokers cannot replay transactions,
+    or empty; `find_slow` finds a partition's transaction that would stay open too long.
     """
-    targets = {target.topic: target for target in existing}
-    partitions = plan.by_target
-    judge = partial(_judge, point=point, request=request, way=way)
-    verdicts = [judge(topic, partitions.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
-    verdicts = [_unless_replayed(verdict, cannot_replay) for verdict in verdicts]
-    if unfinished is not None:
-        return tuple(replace(verdict, preserve=verdict.target in unfinished.preserved) for verdict in verdicts)
-    verdicts = [_checked_for_slow(verdict, request, find_slow) if verdict.preserve else verdict for verdict in verdicts]
-    if request.offsets == OffsetsMode.PRESERVE and (
-        refused := [verdict for verdict in verdicts if not verdict.preserve]
-    ):
-        raise RestoreRefused(
-            "; ".join(f"{verdict.source} cannot keep its offsets: {verdict.reason}" for verdict in refused),
-            hint=(
-                "use --offsets auto: it keeps the offsets where possible, and stores a map from old to new offsets "
-                "for the other topics"
-            ),
+
+    point: PointInTime
+    request: RestoreRequest
+    existing: Sequence[TargetTopic] = ()
+    unfinished: RestoreRecord | None = None
+    way: ReplayWay = BY_COORDINATOR
+    cannot_replay: str = ""
+    find_slow: FindSlow = lambda _: None
+
+    def decide(self, plan: RestorePlan) -> tuple[OffsetsVerdict, ...]:
+        """One verdict per topic of `plan`. `auto` keeps offsets when possible, quick, and likely to end well. Raises
+        `RestoreRefused`, with all reasons, when offsets were requested and cannot be kept."""
+        targets, partitions = {target.topic: target for target in self.existing}, plan.by_target
+        verdicts = tuple(
+            self._judge(topic, partitions.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics
         )
-    if request.offsets == OffsetsMode.AUTO:
-        for verdict in verdicts:
-            if not verdict.preserve:
-                decided(
-                    "fall_back",
-                    to=OffsetsMode.TRANSLATE,
-                    topic=verdict.source,
-                    target=verdict.target,
-                    why=verdict.reason,
-                )
-    return tuple(verdicts)
+        if (unfinished := self.unfinished) is not None:
+            return tuple(replace(verdict, preserve=verdict.target in unfinished.preserved) for verdict in verdicts)
+        verdicts = tuple(self._checked_for_slow(verdict) if verdict.preserve else verdict for verdict in verdicts)
+        translated = [verdict for verdict in verdicts if not verdict.preserve]
+        if translated and self.request.offsets == OffsetsMode.PRESERVE:
+            raise RestoreRefused(
+                "; ".join(f"{verdict.source} cannot keep its offsets: {verdict.reason}" for verdict in translated),
+                hint=(
+                    "use --offsets auto: it keeps the offsets where possible, and stores a map from old to new offsets "
+                    "for the other topics"
+                ),
+            )
+        for verdict in translated if self.request.offsets == OffsetsMode.AUTO else ():
+            topic, target = verdict.source, verdict.target
+            decided("fall_back", to=OffsetsMode.TRANSLATE, topic=topic, target=target, why=verdict.reason)
+        return verdicts
 
-
-def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
-    topic: TopicRestore,
-    partitions: Sequence[PartitionRestore],
-    target: TargetTopic | None,
-    *,
-    point: PointInTime,
-    request: RestoreRequest,
-    way: ReplayWay,
-) -> OffsetsVerdict:
-    offsets = OffsetsVerdict(
-        source=topic.source.topic,
-        target=topic.target,
-        preserve=False,
-        reason=_reason(topic, point, request) if request.offsets != OffsetsMode.TRANSLATE else "",
-        partitions=(),
-    )
-    if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
-        return offsets
-    every = _with_emptied(topic, partitions, point, request)
-    offsets = replace(offsets, partitions=tuple(_judged_partitions(every, target, way)))
-    reason = obstacle(offsets.partitions, target)
-    if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
-        reason = (
-            f"it would take about {format_duration(offsets.extra_s)} longer; use --offsets preserve to keep the "
-            "offsets anyway"
+    def _judge(
+        self, topic: TopicRestore, partitions: Sequence[PartitionRestore], target: TargetTopic | None
+    ) -> OffsetsVerdict:
+        verdict = OffsetsVerdict(
+            source=topic.source.topic,
+            target=topic.target,
+            preserve=False,
+            reason=self._reason(topic) if self.request.offsets != OffsetsMode.TRANSLATE else "",
+            partitions=(),
         )
-        reason += "" if way.direct else f"; with {DIRECT_NEEDS} it is fast"
-    return replace(offsets, preserve=not reason, reason=reason)
+        if self.request.offsets == OffsetsMode.TRANSLATE or verdict.reason:
+            return verdict
+        verdict = replace(verdict, partitions=tuple(self._preserved(topic, partitions, target)))
+        reason = obstacle(verdict.partitions, target)
+        if not reason and self.request.offsets == OffsetsMode.AUTO and verdict.extra_s > AUTO_EXTRA_MAX_S:
+            reason = (
+                f"it would take about {format_duration(verdict.extra_s)} longer; use --offsets preserve to keep the "
+                "offsets anyway"
+            )
+            reason += "" if self.way.direct else f"; with {DIRECT_NEEDS} it is fast"
+        # Without transactions no control records can be written: neither those of the source, nor fillers of gaps.
+        if not reason and any(preserved.needs_transactions for preserved in verdict.partitions):
+            reason = self.cannot_replay
+        return replace(verdict, preserve=not reason, reason=reason)
 
+    def _checked_for_slow(self, verdict: OffsetsVerdict) -> OffsetsVerdict:
+        """A request for the source's offsets is met with a warning only: the open time is an estimate."""
+        partitions = tuple(
+            replace(preserved, slow=self.find_slow(preserved.partition.chain)) for preserved in verdict.partitions
+        )
+        reason = describe_slow_transaction(partitions) if self.request.offsets == OffsetsMode.AUTO else ""
+        return replace(verdict, partitions=partitions, preserve=not reason, reason=reason)
 
-def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
-    """A request for the source's offsets is met with a warning only: the open time is an estimate."""
-    partitions = tuple(
-        replace(preserved, slow=find_slow(preserved.partition.chain)) for preserved in offsets.partitions
-    )
-    reason = describe_slow_transaction(partitions) if request.offsets == OffsetsMode.AUTO else ""
-    return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
+    def _reason(self, topic: TopicRestore) -> str:
+        """Why the request is impossible at the source's offsets, for any log."""
+        if not self.request.read_committed:
+            return "records of aborted transactions are restored as plain records"
+        if topic.repartition is not None:
+            return "its records go to other partitions"
+        until_ms, segments = self.point.until_ms, self.point.commit.segments
+        if until_ms is not None and any(
+            is_open(segment, until_ms) for source in topic.source.partition_ids for segment in segments.get(source, ())
+        ):
+            return "records are selected by timestamp, so offsets have gaps"
+        return ""
 
-
-def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerdict:
-    """Without transactions no control records can be written: neither those of the source, nor fillers of gaps."""
-    if not (
-        cannot_replay and offsets.preserve and any(partition.needs_transactions for partition in offsets.partitions)
-    ):
-        return offsets
-    return replace(offsets, preserve=False, reason=cannot_replay)
-
-
-def _judged_partitions(
-    partitions: Iterable[PartitionRestore], target: TargetTopic | None, way: ReplayWay
-) -> Iterator[PreservedPartition]:
-    for partition in partitions:
-        number = partition.target.partition
-        if target is None or number < len(target.ends):
-            end = target.ends[number] if target is not None else 0
-            yield preserved_partition(partition, way=way, target_end=end)
-
-
-def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
-    """Why the request is impossible at the source's offsets, for any log."""
-    if not request.read_committed:
-        return "records of aborted transactions are restored as plain records"
-    if topic.repartition is not None:
-        return "its records go to other partitions"
-    segment_lists = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
-    if point.until_ms is not None and any(
-        is_open(segment, point.until_ms) for segments in segment_lists for segment in segments
-    ):
-        return "records are selected by timestamp, so offsets have gaps"
-    return ""
-
-
-def _with_emptied(
-    topic: TopicRestore, partitions: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
-) -> Iterator[PartitionRestore]:
-    """All partitions of the topic with data (`partitions`), or with data before retention emptied them."""
-    chains = {partition.chain.source: partition.chain for partition in partitions}
-    for source in topic.source.partition_ids:
-        position = point.state.positions.get(source)
-        if source in chains:
-            yield PartitionRestore.into(topic.target, replace(chains[source], until_ms=None))
-        elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
-            emptied = PartitionChain(source=source, segments=(), end=position.end)
-            yield PartitionRestore.into(topic.target, emptied)
+    def _preserved(
+        self, topic: TopicRestore, partitions: Sequence[PartitionRestore], target: TargetTopic | None
+    ) -> Iterator[PreservedPartition]:
+        """All partitions of the topic with data (`partitions`), or with data before retention emptied them."""
+        chains = {partition.chain.source: partition.chain for partition in partitions}
+        for source in topic.source.partition_ids:
+            position = self.point.state.positions.get(source)
+            if source in chains:
+                chain = replace(chains[source], until_ms=None)
+            elif position and position.end > 0 and self.request.partitions.includes(source.topic, source.partition):
+                chain = PartitionChain(source=source, segments=(), end=position.end)
+            else:
+                continue
+            if target is None or source.partition < len(target.ends):
+                end = target.ends[source.partition] if target is not None else 0
+                yield preserved_partition(PartitionRestore.into(topic.target, chain), way=self.way, target_end=end)

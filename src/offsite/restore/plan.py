@@ -34,8 +34,8 @@ from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
     TRANSACTION_OPEN_MAX_S,
+    OffsetsRules,
     OffsetsVerdict,
-    decide_offsets,
     slow_transaction,
 )
 from offsite.restore.preflight import check_settings, read_circumstances
@@ -177,16 +177,16 @@ class _Situation:
     ) -> tuple[OffsetsVerdict, ...]:
         way = DIRECT if self.admin.may_write_outcomes() else BY_COORDINATOR
         open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
-        return decide_offsets(
-            plan,
-            point,
-            self.request,
+        rules = OffsetsRules(
+            point=point,
+            request=self.request,
             existing=existing,
             unfinished=self.unfinished,
-            find_slow=partial(slow_transaction, store=self.backup.store, open_max_s=open_max_s, way=way),
-            cannot_replay=self.admin.cannot_replay(),
             way=way,
+            cannot_replay=self.admin.cannot_replay(),
+            find_slow=partial(slow_transaction, store=self.backup.store, open_max_s=open_max_s, way=way),
         )
+        return rules.decide(plan)
 
     def settings(
         self, plan: RestorePlan, existing: Sequence[TargetTopic], unset: Sequence[OffsiteError]

@@ -18,10 +18,10 @@ from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
     FindSlow,
+    OffsetsRules,
     OffsetsVerdict,
     ReplayWay,
     SlowTransaction,
-    decide_offsets,
 )
 from offsite.restore.plan_report import offsets_notes
 from offsite.restore.request import RestoreRequest
@@ -57,16 +57,16 @@ def decided(  # most by keyword
     **more: object,
 ) -> tuple[OffsetsVerdict, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
-    return decide_offsets(
-        planned(state, request, until_ms=until_ms, existing=existing),
-        point_in_time(state, until_ms=until_ms, partitions=request.partitions),
-        request,
+    rules = OffsetsRules(
+        point=point_in_time(state, until_ms=until_ms, partitions=request.partitions),
+        request=request,
         existing=existing,
         unfinished=unfinished,
         find_slow=find_slow,
         cannot_replay=cannot_replay,
         way=way,
     )
+    return rules.decide(planned(state, request, until_ms=until_ms, existing=existing))
 
 
 def reason(state: BackupState, **more: object) -> str:
