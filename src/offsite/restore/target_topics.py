@@ -53,6 +53,17 @@ they move. A topic lost more often has another cause, for a person to find."""
 CURABLE = (TransactionLost, TargetDisturbed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreSite:
+    """What a process that holds a restore works with: the `ends` of the copy, the target cluster, who runs the tasks,
+    and the lease."""
+
+    ends: RestoreEnds
+    cluster: Cluster
+    runner: Runner
+    lease: RestoreLease
+
+
 def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
     """The existing topics out of `names`."""
     requested = set(names)
@@ -286,17 +297,6 @@ def find_filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]
         return set()
     bounds = _log_bounds(admin, admin.topics(topics))
     return {partition.topic for partition, (start, end) in bounds.items() if start != end}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSite:
-    """What a process that holds a restore works with: the `ends` of the copy, the target cluster, who runs the tasks,
-    and the lease."""
-
-    ends: RestoreEnds
-    cluster: Cluster
-    runner: Runner
-    lease: RestoreLease
 
 
 def delete_lost_topics(

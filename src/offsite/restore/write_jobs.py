@@ -110,6 +110,43 @@ def write_chains(
     return Written(targets=targets, receipts=_receipts(tasks, outcomes))
 
 
+def restore_tasks(
+    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, created: Collection[str] = ()
+) -> list[AnyRestoreTask]:
+    """One task per partition, topics in the plan's order. A disturbed topic can be made again if this restore `created`
+    it: the quick way is tried first, but not a second time."""
+    translated, starts, makings = plan.by_target, dict(targets.starts), dict(targets.makings)
+    tasks: list[AnyRestoreTask] = []
+    for topic in offsets:
+        making = makings.get(topic.target, 1)
+        if topic.preserve:
+            tasks += [
+                PreserveTask(
+                    partition=preserved.partition,
+                    target_start=starts[preserved.partition.target],
+                    making=making,
+                    direct=preserved.way.direct,
+                    careful=making > 1 or topic.target not in created,
+                )
+                for preserved in topic.partitions
+            ]
+        else:
+            tasks += [
+                RestoreTask(partition=partition, target_start=starts[partition.target], making=making)
+                for partition in translated.get(topic.target, ())
+            ]
+    return tasks
+
+
+def order_schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
+    """The tasks in waves: tasks of the schemas topic, and all other tasks. The plan and `tasks` have this order."""
+    schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
+    waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
+    for task in tasks:
+        waves[task.partition.target.topic not in schemas].append(task)
+    return [wave for wave in waves if wave]
+
+
 def _written_together(
     tasks: Sequence[AnyRestoreTask], write: WriteBundle, *, runner: Runner, on_progress: OnProgress | None
 ) -> Mapping[TopicPartition, WriteOutcome]:
@@ -263,40 +300,3 @@ def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcom
             f"{len(failed)} of {len(tasks)} repartitions failed: {names}",
             hint="remove the cause, then run the same command again: it continues where it stopped",
         )
-
-
-def restore_tasks(
-    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, created: Collection[str] = ()
-) -> list[AnyRestoreTask]:
-    """One task per partition, topics in the plan's order. A disturbed topic can be made again if this restore `created`
-    it: the quick way is tried first, but not a second time."""
-    translated, starts, makings = plan.by_target, dict(targets.starts), dict(targets.makings)
-    tasks: list[AnyRestoreTask] = []
-    for topic in offsets:
-        making = makings.get(topic.target, 1)
-        if topic.preserve:
-            tasks += [
-                PreserveTask(
-                    partition=preserved.partition,
-                    target_start=starts[preserved.partition.target],
-                    making=making,
-                    direct=preserved.way.direct,
-                    careful=making > 1 or topic.target not in created,
-                )
-                for preserved in topic.partitions
-            ]
-        else:
-            tasks += [
-                RestoreTask(partition=partition, target_start=starts[partition.target], making=making)
-                for partition in translated.get(topic.target, ())
-            ]
-    return tasks
-
-
-def order_schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
-    """The tasks in waves: tasks of the schemas topic, and all other tasks. The plan and `tasks` have this order."""
-    schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
-    waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
-    for task in tasks:
-        waves[task.partition.target.topic not in schemas].append(task)
-    return [wave for wave in waves if wave]
