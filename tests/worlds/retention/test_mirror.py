@@ -20,7 +20,7 @@ from offsite.upkeep.retention.mirror import ExpiringRanges, find_needing_expired
 from offsite.upkeep.retention.needs import Branches, LivePartitions
 from offsite.upkeep.retention.policy import RetentionPolicy
 from offsite.upkeep.retention.topic_retention import StoredPartition, limits_now, limits_then
-from tests.retained import DAY_MS, HOUR_MS, Retained
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()
 
