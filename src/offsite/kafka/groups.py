@@ -16,7 +16,7 @@ from functools import partial
 from itertools import zip_longest
 
 from offsite.kafka.coordinators import find_coordinators
-from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.backoff import Backoff, through_outage
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import broker_error, error_name
@@ -34,7 +34,7 @@ from offsite.kafka.protocol.groups import (
 from offsite.kafka.protocol.request import Api, Request
 from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnavailable, OffsiteError
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
 from offsite.model.journal import decided
 
 LANES = 16
@@ -201,14 +201,7 @@ class GroupClient:
 
     def list(self) -> Sequence[ListedGroup]:
         """List every visible group, sorted by name. Waits for brokers that still load groups."""
-        backoff = Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
-        while True:
-            try:
-                return self._list()
-            except KafkaProtocolError:
-                raise
-            except KafkaUnavailable as error:
-                backoff.wait(error)
+        return through_outage(self._list, self._clock, limit_s=COORDINATOR_MAX_S)
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
         """Read the committed offsets of `groups`, on all topics. Share groups commit no offsets and are left out

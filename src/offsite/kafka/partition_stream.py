@@ -59,7 +59,7 @@ class PartitionStream:
         buffer: ReceiveBuffer,
         task: ReadTask,
         patience: Backoff,
-        on_throttle: Callable[[int], None],
+        on_throttle: Callable[[int], None] | None,
         pace: FetchPace = UNLIMITED,
     ) -> None:
         self.position = task.range.start
@@ -275,6 +275,7 @@ class PartitionStream:
             connection.close()
             raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Fetch") from error
         if answer.throttle_ms > 0:
-            self._on_throttle(answer.throttle_ms)
+            if self._on_throttle is not None:
+                self._on_throttle(answer.throttle_ms)
             self._clock.sleep(answer.throttle_ms / 1000)
         return answer

@@ -33,10 +33,6 @@ from offsite.model.errors import (
 )
 
 
-def _ignore_throttle(_throttle_ms: int) -> None:
-    pass
-
-
 class PartitionReader:
     """Reads ranges in sequence through one reused buffer. Not thread-safe."""
 
@@ -45,7 +41,7 @@ class PartitionReader:
         router: Router,
         *,
         clock: Clock | None = None,
-        on_throttle: Callable[[int], None] = _ignore_throttle,
+        on_throttle: Callable[[int], None] | None = None,
         pace: FetchPace = UNLIMITED,
         patience_max_s: float = UNANSWERED_MAX_S,
     ) -> None:
