@@ -113,10 +113,10 @@ def test_a_pass_under_way_is_seen_to_get_on_by_its_own_commits_only() -> None:
 def test_partitions_that_are_left_behind_are_told_some_by_name() -> None:
     state = run_once(new_backup(MemoryStore()))
     assert summarize_state(state).left_behind == ""
-    found = [replace(PARTITIONS[0], partition=n) for n in range(7)]
+    found = [PARTITIONS[0]._replace(partition=n) for n in range(7)]
     left = tuple(LeftBehindPartition(partition_id=each, error="OFF-1203") for each in found)
     told = summarize_state(replace(state, left_behind=left)).left_behind
 
     assert told == ", ".join(f"{each} (OFF-1203)" for each in found[:5]) + " and 2 more"
-    long = tuple(replace(each, partition_id=replace(each.partition_id, topic="t" * 249)) for each in left)
+    long = tuple(replace(each, partition_id=each.partition_id._replace(topic="t" * 249)) for each in left)
     assert len(summarize_state(replace(state, left_behind=long)).left_behind) == 500
