@@ -21,7 +21,6 @@ from offsite.model.units import GIB, MIB, format_duration, format_size
 from offsite.model.version import __version__
 from offsite.repository.heads import memory_root
 from offsite.sandbox import find_java
-from offsite.stores.posix_store import PosixStore
 
 OLDEST_PYTHON = (3, 11)
 SPARK_MAJOR = "4"
@@ -78,8 +77,9 @@ def limits(_: Parts) -> CheckResult:
 def space(parts: Parts) -> CheckResult:
     """Whether there is free space for Spark's temporary files, and in the repository's folder."""
     places = {"temporary files": Path(tempfile.gettempdir())}
-    if parts.request.repo is not None and isinstance(parts.store, PosixStore) and parts.store.root.is_dir():
-        places["repository"] = parts.store.root
+    folder = None if parts.request.repo is None else parts.store.folder
+    if folder is not None and folder.is_dir():
+        places["repository"] = folder
     free = {purpose: shutil.disk_usage(place).free for purpose, place in places.items()}
     said = "; ".join(f"{format_size(free[purpose])} free for {purpose} in {place}" for purpose, place in places.items())
     if min(free.values()) < NOTHING_BYTES:

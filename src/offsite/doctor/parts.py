@@ -25,9 +25,8 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.model.selection import TopicSelection
 from offsite.repository.layout import DOCTOR_PREFIX
-from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
-from offsite.stores.store import Store
+from offsite.stores.store import OpenedStore
 
 ANSWER_MS = 8_000
 STORE_TRIES_S = 8.0
@@ -103,12 +102,9 @@ class Parts:
         return self.router.metadata(None, operations=True)
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> OpenedStore:
         """Raises `BadRepositoryUrl`. Uses neither network nor disk."""
-        store = open_store(self.request.repo or "")
-        if isinstance(store, CloudStore):
-            return replace(store, max_retries=2, retry_timeout_s=STORE_TRIES_S)
-        return store
+        return open_store(self.request.repo or "").retrying(retries=2, timeout_s=STORE_TRIES_S)
 
     @cached_property
     def runner(self) -> Runner:

@@ -18,7 +18,6 @@ from offsite.model.journal import decided
 from offsite.model.units import MIB, format_size
 from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
 from offsite.repository.repository import Repository
-from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import PutResult
 
 PROBE_LEFTOVER_AFTER_MS = 3_600_000
@@ -102,7 +101,7 @@ def large(parts: Parts) -> CheckResult:
 
 def check_place(parts: Parts) -> None:
     """Raises `NotMeasurable` for a folder that is no repository yet: only `init` writes into such a folder."""
-    if not isinstance(parts.store, PosixStore):
+    if parts.store.folder is None:
         return
     with suppress(Damaged):
         if parts.store.head(ROOT_KEY) is not None:

@@ -20,7 +20,6 @@ from offsite.overview.status import Status, read_status
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.serve.known_states import StateCache
-from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 
 T = TypeVar("T")
@@ -80,8 +79,7 @@ class Site:
     def repository(self) -> Repository:
         """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""
         if self._repository is None:
-            store = open_store(self.settings.repo)
-            self._repository = Repository.open(store.impatient if isinstance(store, CloudStore) else store)
+            self._repository = Repository.open(open_store(self.settings.repo).impatient)
         return self._repository
 
     def backup(self, name: str) -> Backup:

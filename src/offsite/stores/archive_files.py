@@ -36,6 +36,9 @@ _LOCK_WAIT_S, _LOCK_PAUSE_S = 1.0, 0.05
 _READ_BYTES = 1 << 30
 """Linux reads at most about twice as much at once."""
 
+LAST_MESSAGE_MS = "last-message-ms"
+"""User metadata of an object: epoch ms of the object's newest record. Further tools delete by this time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFolder:
@@ -241,10 +244,6 @@ def _read_fully(file: int, start: int, length: int) -> bytes:
         parts.append(data)
         start, length = start + len(data), length - len(data)
     return b"".join(parts)
-
-
-LAST_MESSAGE_MS = "last-message-ms"
-"""User metadata of an object: epoch ms of the object's newest record. Further tools delete by this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,19 @@ _UNLISTABLE = re.compile(r'invalid path: .*?\bPath "(?P<key>.*)"(?: contained|: 
 
 _UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
 
+_SECRET = frozenset(
+    {
+        "aws_secret_access_key",
+        "aws_session_token",
+        "google_service_account_key",
+        "azure_storage_account_key",
+        "azure_storage_sas_key",
+        "azure_storage_client_secret",
+    }
+)
+_CREDENTIALS = _SECRET | {"aws_access_key_id", "azure_storage_client_id", "azure_storage_tenant_id"}
+"""Settings taken from one place only: a key of the driver does not go with a secret of the executor."""
+
 
 @contextmanager
 def wrap_errors(action: str, place: str) -> Iterator[None]:
@@ -111,19 +124,6 @@ def first_line(error: Exception) -> str:
 
 
 Options = tuple[tuple[str, str], ...]
-
-_SECRET = frozenset(
-    {
-        "aws_secret_access_key",
-        "aws_session_token",
-        "google_service_account_key",
-        "azure_storage_account_key",
-        "azure_storage_sas_key",
-        "azure_storage_client_secret",
-    }
-)
-_CREDENTIALS = _SECRET | {"aws_access_key_id", "azure_storage_client_id", "azure_storage_tenant_id"}
-"""Settings taken from one place only: a key of the driver does not go with a secret of the executor."""
 
 
 def options_to_send(url: str, options: Options) -> tuple[Options, bool]:

@@ -93,8 +93,14 @@ class CloudStore:
         return _arrived, (self.url, sent, read_there, self.max_retries, self.retry_timeout_s, self.request_timeout_s)
 
     @property
+    def folder(self) -> None:
+        return None
+
+    def retrying(self, *, retries: int, timeout_s: float) -> CloudStore:
+        return replace(self, max_retries=retries, retry_timeout_s=timeout_s)
+
+    @property
     def impatient(self) -> CloudStore:
-        """The same store for looks at small objects while a person waits: no answer within 15 seconds is an error."""
         return replace(self, max_retries=1, retry_timeout_s=_SOON_S, request_timeout_s=_SOON_S)
 
     @property

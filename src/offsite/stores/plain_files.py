@@ -41,6 +41,10 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DENIED_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
 
 def make_private_root(root: Path) -> None:
     """Make `root`, for its owner alone. An existing root stays as it is. Raises `OSError`.
@@ -198,11 +202,6 @@ class PlainFiles:
     def _refusal(self, key: str, status: os.stat_result) -> DamagedObject | DamagedArchive:
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         return self.refused(f"{self.root}/{key} is {kind}: offsite does not follow or read it", hint=self.hint)
-
-
-MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
-_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_DENIED_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @contextmanager

@@ -47,6 +47,17 @@ class PosixStore:
         return str(self.root)
 
     @property
+    def folder(self) -> Path:
+        return self.root
+
+    @property
+    def impatient(self) -> PosixStore:
+        return self
+
+    def retrying(self, *, retries: int, timeout_s: float) -> PosixStore:  # noqa: ARG002  # nothing is retried
+        return self
+
+    @property
     def sends_at_close(self) -> bool:
         return False
 

@@ -34,6 +34,13 @@ WINDOW_BYTES = 16 * MIB
 _START, _WAIT = 2, 1 | 2 | 4  # SYNC_FILE_RANGE_WRITE; WAIT_BEFORE | WRITE | WAIT_AFTER: linux/fs.h
 _COMPARE_BYTES = 4 * MIB
 
+_LINKLESS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EIO})
+"""Errors of file systems without hard links; an input/output error may be one."""
+_LINKLESS_HINT = (
+    "exfat, FAT, rclone, s3fs and some SMB mounts do not support hard links, which offsite needs: use a local or an "
+    "NFS folder, or the URL of the bucket"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TemporaryFiles:
@@ -129,14 +136,6 @@ def _sync(fd: int, start: int, length: int, flags: int) -> None:
 @cache
 def _sync_file_range() -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
-
-
-_LINKLESS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EIO})
-"""Errors of file systems without hard links; an input/output error may be one."""
-_LINKLESS_HINT = (
-    "exfat, FAT, rclone, s3fs and some SMB mounts do not support hard links, which offsite needs: use a local or an "
-    "NFS folder, or the URL of the bucket"
-)
 
 
 class PosixWriter:

@@ -13,12 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from offsite.log.buffer import Buffer
 from offsite.model.bounds import MAX_OBJECT_BYTES
 from offsite.model.clock import Wait
 from offsite.model.errors import DamagedArchive, DamagedObject, check
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class PutResult(Enum):
@@ -99,6 +102,22 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The store's name for people; never holds a secret."""
+
+
+class OpenedStore(Store, Protocol):
+    """A store as opened from a folder or URL, not yet wrapped."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the objects on this machine; None for a service."""
+
+    @property
+    def impatient(self) -> OpenedStore:
+        """The same store for looks at small objects while a person waits: no answer of a service within 15 seconds is
+        an error."""
+
+    def retrying(self, *, retries: int, timeout_s: float) -> OpenedStore:
+        """The same store with so many retries of a request to a service, within so many seconds."""
 
 
 def check_key(key: str) -> str:

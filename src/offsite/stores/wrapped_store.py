@@ -29,6 +29,12 @@ OnRequest = Callable[[str, str, float], None]
 """Called after a request: operation (`clock`, `delete`, `get`, `head`, `list`, `put`, `write`), `ok` or `failed`, and
 seconds. Called on the requesting thread."""
 
+WHOLE_OBJECT_S = 0.25
+"""Seconds of the limit that an object sent as a whole should be worth."""
+LEAST_OBJECT_BYTES = 4 * MIB
+"""Smaller objects cost more in requests than they save in evenness. Ten seconds of 6 MB/s still hold so many of these
+objects that one more is less than a tenth."""
+
 
 class TimedStore:
     """Passes everything to `inner`, and reports the duration, retries of the adapter included. `before` is called
@@ -193,14 +199,6 @@ def _store_now_ms(place: HasClock) -> int | None:
 def uses_own_clock(store: Store) -> bool:
     """Whether `store` has used this machine's time: such a time proves nothing about the store's contents."""
     return isinstance(store, ClockFallbackStore) and store.uses_own_clock
-
-
-WHOLE_OBJECT_S = 0.25
-"""Seconds of the limit that an object sent as a whole should be worth."""
-
-LEAST_OBJECT_BYTES = 4 * MIB
-"""Smaller objects cost more in requests than they save in evenness. Ten seconds of 6 MB/s still hold so many of these
-objects that one more is less than a tenth."""
 
 
 class WritePace(Protocol):

@@ -22,7 +22,6 @@ from offsite.operator.decide.desired import Account, RepositoryPlace, folder_of,
 from offsite.operator.resources.model import Name, Strict, Text
 from offsite.operator.resources.parse import load_documents
 from offsite.repository.repository import Repository
-from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import TimedStore
@@ -129,8 +128,7 @@ class Accounts:
         account = self.account(place)
         key = (place, account.environment if account is not None else ())
         if (opened_store := self.opened.get(key)) is None:
-            store = open_store(place.repository, environment=variables_of(account, self.inherited))
-            opened_store = store.impatient if isinstance(store, CloudStore) else store
+            opened_store = open_store(place.repository, environment=variables_of(account, self.inherited)).impatient
             self.before()
             Repository.open(opened_store)
             if len(self.opened) >= _OPENED_MAX:
