@@ -15,17 +15,6 @@ from offsite.log.buffer import Buffer
 from offsite.model.errors import DamagedBatch, OldMessageFormat, check
 from offsite.model.units import MIB
 
-__all__ = [
-    "CRC_START",
-    "HEADER_BYTES",
-    "HEADER_STRUCT",
-    "MAX_BATCHES",
-    "BatchHeader",
-    "LastBatch",
-    "scan",
-    "verify_crc",
-]
-
 HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER_STRUCT.size  # 61
 LENGTH_END = 12  # base offset and length; the length counts from here

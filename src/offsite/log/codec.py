@@ -34,6 +34,23 @@ _LZ4_SIZE = struct.Struct("<I")
 _LZ4_SIZE_BITS = 0x7FFF_FFFF
 _LZ4_STORED = 0x80  # in the last byte of a size: the block is stored as it was
 
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+MAX_PLAIN_BYTES = 448 * MIB
+"""Most bytes of one batch after decompression: far above any real batch. Twice as many bytes (the body, and one record
+as large as the body) fit into the memory of a worker. Below `MAX_EXPANDED_BYTES`."""
+# The speed matters more than the last percent: only batches that cannot be copied as they are get compressed here.
+_GZIP_LEVEL, _LZ4_LEVEL, _ZSTD_LEVEL = 6, 1, 3
+_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_BLOCK_BYTES = 32 * 1024  # what the Java client writes
+_GZIP_STEP_BYTES = 16 * MIB
+_GZIP_NEXT_BYTES = 4 * KIB
+"""Bytes of the rest given to the second gzip member and to all members behind: zlib copies what a member leaves
+unread."""
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+
 
 class _Lz4Frame(NamedTuple):
     """The header of a frame. `is_simple`: independent blocks, and no data behind the blocks. Checksums of blocks are
@@ -124,24 +141,6 @@ def _linked_plain(frame: memoryview, blocks_bytes: int, left_bytes: int) -> memo
     room = memoryview(bytearray(min(blocks_bytes, left_bytes + 1)))
     return room[: cramjam.lz4.decompress_into(frame, room)]
 
-
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-
-MAX_PLAIN_BYTES = 448 * MIB
-"""Most bytes of one batch after decompression: far above any real batch. Twice as many bytes (the body, and one record
-as large as the body) fit into the memory of a worker. Below `MAX_EXPANDED_BYTES`."""
-
-# The speed matters more than the last percent: only batches that cannot be copied as they are get compressed here.
-_GZIP_LEVEL, _LZ4_LEVEL, _ZSTD_LEVEL = 6, 1, 3
-_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
-_XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES = 32 * 1024  # what the Java client writes
-_GZIP_STEP_BYTES = 16 * MIB
-_GZIP_NEXT_BYTES = 4 * KIB
-"""Bytes of the rest given to the second gzip member and to all members behind: zlib copies what a member leaves
-unread."""
 
 _UNREADABLE = (zlib.error, cramjam.DecompressionError, *LZ4_UNREADABLE, *zstd_frames.UNREADABLE)
 

@@ -37,8 +37,6 @@ from offsite.log.markers import HoleStart, Marker
 from offsite.log.transactions import UndecidedTransaction
 from offsite.model.errors import DamagedObject
 
-__all__ = ["CommittedView", "TransactionOutcomes", "abort_left_out", "sees_uncommitted"]
-
 _RECENT_MIN = 32_768
 """Producers kept in a dictionary, about 100 bytes a producer, before the move to the sorted arrays."""
 _RECENT_SHARE = 16

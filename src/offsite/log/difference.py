@@ -14,8 +14,6 @@ from offsite.log.records.record import Record
 from offsite.model.errors import check
 from offsite.model.units import format_time
 
-__all__ = ["AGREE_RECORDS", "RecordDifference", "first_difference", "index_of_difference", "record_content"]
-
 AGREE_RECORDS = 8
 """Equal records in a row after which a difference counts as understood: fewer may agree by chance."""
 

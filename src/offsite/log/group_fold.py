@@ -22,8 +22,6 @@ from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["GroupFold", "GroupPartition", "OffsetRecord", "parse_group_record"]
-
 OFFSET_KEY_VERSIONS = (0, 1)
 LATEST_VALUE_VERSION = 4
 KEYS_KEPT = 100_000

@@ -13,15 +13,6 @@ from typing import NamedTuple
 
 from offsite.model.errors import check
 
-__all__ = [
-    "CommittedOffset",
-    "GroupOffsets",
-    "TopicOffsets",
-    "TopicOffsetsBuilder",
-    "offset_count",
-    "restrict_to_topics",
-]
-
 NO_EPOCH = -1
 
 

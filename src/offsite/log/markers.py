@@ -19,8 +19,6 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["ControlMarker", "HoleStart", "Marker", "Markers", "parse_control_marker", "with_hole_starts"]
-
 _WIDTH = 5
 _PRODUCER_ID, _FIRST_OFFSET = 1, 4
 _KINDS: dict[int, Literal["abort", "commit"]] = {0: "abort", 1: "commit"}

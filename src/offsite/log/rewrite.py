@@ -35,6 +35,8 @@ _PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
 _CRC_POSITION, _PRODUCER_POSITION = 17, 43
 _BROKER_ONLY = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
+_MAGIC = 2
+
 
 def for_produce(
     batch: bytearray | memoryview,
@@ -119,9 +121,6 @@ def _encode_like(header: BatchHeader, records: Sequence[Record]) -> bytearray:
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-
-
-_MAGIC = 2
 
 
 def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buffer:

@@ -15,8 +15,6 @@ from offsite.log.batch import (
     BatchHeader,
 )
 
-__all__ = ["MAX_LEADER_EPOCHS", "LogStats", "LogSummary"]
-
 MAX_LEADER_EPOCHS = 1000
 """Most leader epochs in a summary. More epochs in one segment mean a broken cluster, and summaries must stay small."""
 

@@ -14,6 +14,8 @@ from offsite.log.buffer import Buffer
 from offsite.log.markers import HoleStart, Marker, Markers, parse_control_marker
 from offsite.log.range import Chunk, Gap, Hole, LogRange
 
+_UNKNOWN = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndecidedTransaction:
@@ -169,9 +171,6 @@ class StretchTail:
     def is_empty(self) -> bool:
         """Whether the tail says nothing."""
         return not (self.markers or self.open or self.ended_producer_ids or self.has_plain or self.first_hole >= 0)
-
-
-_UNKNOWN = -1
 
 
 class TailFold:

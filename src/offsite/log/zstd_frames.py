@@ -18,8 +18,6 @@ from offsite.log.buffer import Buffer
 from offsite.model.bounds import check_room
 from offsite.model.units import KIB
 
-__all__ = ["UNREADABLE", "expand"]
-
 _RLE_BLOCK = 1  # one byte, repeated
 _PORTION_BLOCKS = 128
 _PORTION_BYTES = _PORTION_BLOCKS * 128 * KIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsite.demo.data import BASE_MS, DemoMessage, read_topic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
-from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
+from offsite.log.records.batch_records import FILLER_MAX_RECORDS, filler_batch
 from offsite.repository.restores.layout import RestoreLayout
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site

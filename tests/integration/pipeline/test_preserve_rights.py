@@ -10,7 +10,7 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
-from offsite.log.records.filler import filler_batch
+from offsite.log.records.batch_records import filler_batch
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import KafkaNotAuthorized, RestoreRefused
 from offsite.model.selection import parse_selection

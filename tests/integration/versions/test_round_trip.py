@@ -16,7 +16,7 @@ from offsite.demo.data import ORDERS, PAYMENTS, TOPICS, compare_readings, read_t
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.log.range import TopicPartition
-from offsite.log.records.filler import filler_batch
+from offsite.log.records.batch_records import filler_batch
 from offsite.model.errors import RestoreRefused
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.log.batch import scan, verify_crc
-from offsite.log.records.batch_records import decode
-from offsite.log.records.filler import FILLER_KEY, FILLER_MAX_RECORDS, filler_batch, is_filler
+from offsite.log.records.batch_records import FILLER_KEY, FILLER_MAX_RECORDS, decode, filler_batch, is_filler
 from offsite.log.records.record import Record
 from offsite.model.errors import Bug
 

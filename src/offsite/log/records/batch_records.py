@@ -5,14 +5,17 @@ The fast path is aiokafka's Cython codec; content outside of its abilities goes 
 always `codec`'s: its bounds hold, and a batch keeps its codec even when the result is not smaller. aiokafka takes 0.3 s
 to import, and is imported only to decode or encode.
 
-Logs from other sources than a broker get batches of a size that brokers accept (`encode_batches`).
+Logs from other sources than a broker get batches of a size that brokers accept (`encode_batches`). Filler records take
+the offsets below a log's start, and are deleted before anybody reads them. A filler record has no key, no value and no
+time. Older releases also filled gaps of compacted topics, with a key of their own. Compaction removes such records some
+time later; readers recognize them by the key.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -25,13 +28,11 @@ from offsite.log.batch import (
     BatchHeader,
 )
 from offsite.log.buffer import Buffer
-from offsite.log.codec import NONE, compress, decompress
-from offsite.log.records.record import LOG_APPEND_TIME, Record
+from offsite.log.codec import NONE, ZSTD, compress, decompress
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.log.records.record_body import MIN_RECORD_BYTES, read_records, write_records
 from offsite.model.errors import DamagedBatch, check
 from offsite.model.units import KIB
-
-__all__ = ["MAX_DECODED_RECORDS", "decode", "decode_rows", "encode", "encode_batches", "iterate", "renumber"]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -46,6 +47,10 @@ BATCH_RECORDS_MAX = 4096
 """A reader of one record decodes the whole batch."""
 _RECORD_BYTES = 16  # lengths, deltas of time and offset
 _SPAN_MAX = 1 << 30  # of offsets: a batch holds them as 32-bit deltas
+FILLER_KEY = b"\0offsite-filler"
+"""Key of releases before 0.12. No common serializer writes a key with this prefix and no value."""
+FILLER_MAX_RECORDS = 250_000
+"""Records in one batch: at most 200 KB compressed, 6 MB while the broker validates the batch."""
 _CREATE = -2  # in place of an append time, which is -1 or later
 
 
@@ -249,3 +254,20 @@ def _size_bytes(record: Record) -> int:
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 2
     return size
+
+
+def filler_batch(count: int) -> bytearray:
+    """One batch of `count` filler records, at most `FILLER_MAX_RECORDS`, with a valid CRC. The caller may change the
+    batch."""
+    check(0 < count <= FILLER_MAX_RECORDS, f"a batch of {count} filler records")
+    return bytearray(_built_filler(count))
+
+
+def is_filler(record: Record) -> bool:
+    """Whether consumers should skip the record (visible until compaction removes the record)."""
+    return record.key == FILLER_KEY and record.value is None
+
+
+@lru_cache(maxsize=16)
+def _built_filler(count: int) -> bytearray:
+    return encode([Record(offset, -1, CREATE_TIME, None, None) for offset in range(count)], codec=ZSTD)

@@ -15,6 +15,13 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
+_POSITIVE = 0x7FFF_FFFF
+_REMEMBERED_KEYS = 1 << 17
+"""Keys repeat, and the hash takes longer than the rest of the work on a record; the cache takes some 30 MB."""
+
 
 class Record(NamedTuple):
     """A tuple, because decoding makes millions.
@@ -29,14 +36,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: RecordHeaders = ()
-
-
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFF_FFFF
-_POSITIVE = 0x7FFF_FFFF
-_REMEMBERED_KEYS = 1 << 17
-"""Keys repeat, and the hash takes longer than the rest of the work on a record; the cache takes some 30 MB."""
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)

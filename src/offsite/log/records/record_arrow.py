@@ -26,8 +26,6 @@ from offsite.model.units import MIB
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["MAX_TIME_MS", "ArrowColumns", "arrow_schema", "null_out_of_range_times", "time_us"]
-
 _FULL_RECORDS = 5_000
 """Rows of one Arrow batch: enough to amortize its cost, few enough to bound the memory (measured: 1,000 to 20,000
 differ by a quarter)."""

@@ -22,6 +22,9 @@ MIN_RECORD_BYTES = 7
 
 _MAX_VARINT_BITS = 70
 
+PADDING = bytes(32)
+"""Must follow the last byte to read: the reader stops at the zeros, and does not see the end of a buffer."""
+
 
 def read_records(
     body: Buffer, *, count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
@@ -126,9 +129,6 @@ def _write_varint(out: bytearray, value: int) -> None:
         remaining >>= 7
     out.append(remaining)
 
-
-PADDING = bytes(32)
-"""Must follow the last byte to read: the reader stops at the zeros, and does not see the end of a buffer."""
 
 VarintReader = Callable[[bytes, int], tuple[int, int]]
 """The number at a position, and the position behind the number. Raises `ValueError` for more than 64 bits."""

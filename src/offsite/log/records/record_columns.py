@@ -25,6 +25,10 @@ from offsite.model.errors import check
 
 _OFFSET, _TIME, _KEY, _VALUE, _HEADERS = map(attrgetter, ("offset", "timestamp", "key", "value", "headers"))
 
+_YOUNG_OBJECTS = 20_000
+"""More than the records in memory at once, which are a few thousand; few enough that cycles of further code cannot grow
+large meanwhile."""
+
 
 class RecordColumns(NamedTuple):
     """The fields of records, one sequence per field, all of the length of `offsets`; may be empty."""
@@ -113,11 +117,6 @@ def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
     rows = decode(batch, header) if listed is None else listed.rows
     offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)
     return KeyedRecords(list(map(_KEY, rows)), offsets, list(map(_VALUE, rows)))
-
-
-_YOUNG_OBJECTS = 20_000
-"""More than the records in memory at once, which are a few thousand; few enough that cycles of further code cannot grow
-large meanwhile."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.difference import RecordDifference
 from offsite.log.range import Hole, LogRange
-from offsite.log.records.filler import is_filler
+from offsite.log.records.batch_records import is_filler
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided, safe_trace
 from offsite.model.units import MIB

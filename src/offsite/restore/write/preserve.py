@@ -30,7 +30,7 @@ from offsite.kafka.producer import Producer, TransactionOutcome
 from offsite.kafka.transaction_replay import PartitionTransactions, TransactionSlot
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
+from offsite.log.records.batch_records import FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld, OffsiteError, TransactionLost
 from offsite.model.journal import decided
 from offsite.repository.restores.layout import RestoreLayout

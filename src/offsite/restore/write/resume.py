@@ -22,8 +22,7 @@ from offsite.log.batch import BatchHeader, scan
 from offsite.log.difference import record_content
 from offsite.log.markers import parse_control_marker
 from offsite.log.range import Chunk, LogRange, TopicPartition
-from offsite.log.records.batch_records import decode, iterate
-from offsite.log.records.filler import FILLER_MAX_RECORDS, is_filler
+from offsite.log.records.batch_records import FILLER_MAX_RECORDS, decode, is_filler, iterate
 from offsite.model.errors import TransactionLost, check
 from offsite.restore.write.attempt import WriteAttempt
 from offsite.restore.write.pieces import DataPiece, LogPiece, TransactionEnd
