@@ -34,7 +34,8 @@ quick test soak bench scale: export PYTHONDONTWRITEBYTECODE =
 quick test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
 # Without Java, brokers and Spark, with a tenth of the random examples of `make test`.
-quick: export QUICK_TESTS = yes
+quick: export OFFSITE_TESTS = quick
+quick: export OFFSITE_FUZZ_EXAMPLES ?= 2
 quick: $(DEV) ## Run the unit and contract tests, within a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak" tests/unit tests/contract $(TESTS)
 

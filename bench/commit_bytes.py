@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from bench.large_repository import NAME, Large, news
 from offsite.repository.commit import Commit, CommitChanges, PartitionId, Position, StoredCommit
-from offsite.repository.commit_json import decode_commit, encode_commit
+from offsite.repository.commit_log import decode_commit, encode_commit
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.state import BackupState

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import hypothesis
 
-IS_QUICK = bool(os.environ.get("QUICK_TESTS"))
+IS_QUICK = os.environ.get("OFFSITE_TESTS") == "quick"
 _ONE_OF = 10 if IS_QUICK else 1
 
 ItemT = TypeVar("ItemT")
@@ -20,6 +20,6 @@ def examples(count: int) -> hypothesis.settings:
     return hypothesis.settings(max_examples=-(-count // _ONE_OF), deadline=None)
 
 
-def sampled(items: Iterable[ItemT]) -> Iterator[ItemT]:
+def some(items: Iterable[ItemT]) -> Iterator[ItemT]:
     """Each of `items` (the bits of an object, the places where a file is cut); every tenth in `make quick`."""
     return islice(items, 0, None, _ONE_OF)

@@ -6,20 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from offsite.log.buffer import Buffer
 from offsite.stores.store import ObjectInfo, PutResult, join_buffers
-from tests.virtual_time import VirtualClock
 
 
 class MemoryStore:
-    """`clock`: the world's, or one of its own. Of a store without a world the clock goes on by a second whenever it is
-    asked."""
+    """Its clock goes on by a second whenever it is asked."""
 
     url = "memory:"
 
-    def __init__(self, clock: VirtualClock | None = None) -> None:
+    def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self._times: dict[str, int] = {}
-        self.clock = clock or VirtualClock()
-        self._tick_ms = 0 if clock else 1000
+        self._now_ms = 1_700_000_000_000
         self.facts: dict[str, bytes] = {}
         """What the machine of the store remembers: a copy of the store, to try something with, has a copy of them."""
 
@@ -34,7 +31,7 @@ class MemoryStore:
 
     def put_overwrite(self, key: str, data: Buffer) -> None:
         self.objects[key] = bytes(data)
-        self._times[key] = self.clock.now_ms()
+        self._times[key] = self._now_ms
 
     def open_write(self, key: str) -> _Writer:
         return _Writer(self, key)
@@ -60,11 +57,11 @@ class MemoryStore:
         self.objects.pop(key, None)
 
     def now_ms(self) -> int:
-        self.clock.pass_ms(self._tick_ms)
-        return self.clock.now_ms()
+        self._now_ms += 1000
+        return self._now_ms
 
     def pass_time(self, ms: int) -> None:
-        self.clock.pass_ms(ms)
+        self._now_ms += ms
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
         return 0

@@ -14,12 +14,15 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restores.record import (
+    RestoredPartition,
+    RestoreOutcome,
     RestoreRecord,
     RestoreTargets,
     find_record,
+    get_outcome,
     get_targets,
+    put_outcome,
     put_record,
     put_targets,
     unfinished_restores,
@@ -32,9 +35,9 @@ from offsite.repository.restores.topic_settings import (
     put_aside,
 )
 from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
-from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
 from offsite.repository.snapshots.group_change import GroupChange, get_before, put_group_change, try_open_changes
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
+from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
 from tests.fuzz.corpus_repository import GROUPS, SETTINGS, numbered_attempts
 from tests.fuzz.layers import layers_of
 from tests.fuzz.places import MemoryStore
@@ -111,7 +114,11 @@ def group_snapshot() -> Target:
 
 
 def cluster_settings() -> Target:
-    return _alone(lambda: encode_settings(SETTINGS), {"settings": lambda data: decode_settings(data, key="k")}, ".json")
+    return _alone(
+        lambda: CLUSTER_SETTINGS.encode(SETTINGS),
+        {"settings": lambda data: CLUSTER_SETTINGS.decode(data, key="k")},
+        ".json",
+    )
 
 
 @cache

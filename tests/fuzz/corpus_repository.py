@@ -21,8 +21,8 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
-from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
+from offsite.repository.snapshots.named_object import put_cluster_snapshot
 from offsite.stores.store import Store
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 from tests.fuzz.layers import layers_of

@@ -11,8 +11,8 @@ from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.restore.request import RestoreRequest
 from offsite.table.search import RecordsRequest, cat_records, plan_records

@@ -16,12 +16,19 @@ from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
-from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
+from offsite.repository.restores.record import (
+    RestoredPartition,
+    RestoreOutcome,
+    RestoreRecord,
+    RestoreTargets,
+    put_outcome,
+    put_record,
+    put_targets,
+)
 from offsite.repository.restores.topic_settings import SetAsideSettings, put_aside
 from offsite.repository.snapshots.check_records import put_drill_report
-from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.group_change import GroupChange, put_group_change, put_undone
+from offsite.repository.snapshots.named_object import put_cluster_snapshot
 from offsite.stores.posix_store import open_folder
 from tests.golden.make_format_1 import FIRST, GROUPS, make
 

@@ -33,8 +33,8 @@ from offsite.repository.commit import (
 )
 from offsite.repository.heads import RememberedHead, head_of
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, put_commit_cut
+from offsite.repository.snapshots.named_object import put_cluster_snapshot
 from offsite.repository.state import BackupState
 
 _HOLES_JUDGED = 10_000

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from offsite.model.untrusted.json_codec import Form, ObjectFirst, Spare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -37,12 +40,15 @@ class QuotaEntity:
         return ", ".join(f"{kind} {name or '<default>'}" for kind, name in self.parts)
 
 
+_ENTITY = Form(lambda document, name: QuotaEntity(parts=document.text_map(name)), lambda entity: dict(entity.parts))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ClientQuota:
     """The limits of one entity, such as `producer_byte_rate`, sorted by name."""
 
-    entity: QuotaEntity
-    limits: tuple[tuple[str, float], ...]
+    entity: Annotated[QuotaEntity, _ENTITY]
+    limits: ObjectFirst[tuple[tuple[str, float], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -65,4 +71,4 @@ class ClusterSettings:
     acls: tuple[Acl, ...] | None = ()
     quotas: tuple[ClientQuota, ...] | None = ()
     scram_users: tuple[ScramUser, ...] | None = ()
-    not_carried: tuple[str, ...] = ()
+    not_carried: Spare[tuple[str, ...]] = ()

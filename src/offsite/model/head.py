@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
+from offsite.model.untrusted.json_codec import Count
 
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{8,64})", re.ASCII)
 _SHOWN_DIGITS = 16
@@ -15,7 +16,7 @@ _SHOWN_DIGITS = 16
 class Head:
     """A commit's number and the SHA-256 of the commit's bytes, hexadecimal, or at least the first 8 digits."""
 
-    commit: int
+    commit: Count
     hash: str
 
     def __str__(self) -> str:

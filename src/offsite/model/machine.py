@@ -8,6 +8,10 @@ import os
 import stat
 import sys
 
+OWN_PYTHON = (sys.executable, "-P")
+"""Without `-P` both `-c` and `-m` look for modules in the current folder first: anybody with write access there, as
+everybody has in `/tmp`, could run code."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether traffic to `host` stays on this machine, as far as the name alone tells: nothing is looked up."""
@@ -40,8 +44,3 @@ def exposure(status: os.stat_result) -> str:
     if is_of_another(status):
         return "another user owns it: change the owner to this user, and run chmod 600"
     return "every user of this machine can read or change it: run chmod 600" if status.st_mode & stat.S_IRWXO else ""
-
-
-OWN_PYTHON = (sys.executable, "-P")
-"""Without `-P` both `-c` and `-m` look for modules in the current folder first: anybody with write access there, as
-everybody has in `/tmp`, could run code."""

@@ -35,6 +35,14 @@ _POSSIBLE_GLOB = re.compile(r"(?:[A-Za-z0-9._*?-]|\[[!^]?\]?[^]]*\])*")
 _ALL, _NOTHING = "regex:^", "regex:(?!)"
 _SEPARATOR, _ESCAPED = ",", r"\,"
 
+_GLOB_CHARACTERS = frozenset("*?[")
+ALL, NONE = "all", "none"
+SCRATCH_PREFIX = "offsite-drill-"
+"""Prefix of every topic made by a drill: the id of the attempt and the name of the topic follow."""
+_NO_TOPIC_HINT = "globs support *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
+_UNREADABLE = (re.error, RecursionError, OverflowError)
+_DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
+
 
 def split_patterns(text: str) -> list[str]:
     r"""Return the patterns of `text`, without surrounding blanks; empty patterns are left out.
@@ -87,15 +95,6 @@ def is_possible(pattern: str) -> bool:
 
 def has_several(pattern: str) -> bool:
     return len(split_patterns(pattern)) > 1
-
-
-_GLOB_CHARACTERS = frozenset("*?[")
-ALL, NONE = "all", "none"
-SCRATCH_PREFIX = "offsite-drill-"
-"""Prefix of every topic made by a drill: the id of the attempt and the name of the topic follow."""
-_NO_TOPIC_HINT = "globs support *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
-_UNREADABLE = (re.error, RecursionError, OverflowError)
-_DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

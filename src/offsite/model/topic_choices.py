@@ -31,6 +31,9 @@ ID_CHARACTERS_MIN = 4
 """Of a topic id. Shorter texts of digits alone are numbers."""
 _INCARNATION_HINT = "write --incarnation orders=1, orders=oldest, orders=newest, or orders= and how its topic id begins"
 
+_STAR = "*"
+_RENAME_HINT = "write --rename old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1-old'"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSelection:
@@ -164,10 +167,6 @@ def _is_choice(name: str) -> bool:
 def is_number(name: str) -> bool:
     """Whether the text counts incarnations; longer texts begin an id."""
     return name.isascii() and name.isdecimal() and len(name) < ID_CHARACTERS_MIN
-
-
-_STAR = "*"
-_RENAME_HINT = "write --rename old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1-old'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,22 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([kmgt]?)(i?)b", re.IGNORECASE | re.ASCII)
+_POWERS = ("", "k", "m", "g", "t")
+LEAST_RATE = 10_000
+"""The lowest limit, in bytes per second: below, a single batch would take hours."""
+MOST_RATE = 1_000 * 1000**4
+"""The highest limit, in bytes per second: far above, the share of half a second is no 64-bit number."""
+_AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_TIME_HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
+_MAX_AGO = 10**9  # of any unit: weeks of that number still fit 64 bits of milliseconds
+_MAX_DURATION_S = 1e9  # about 30 years: locks and sleeps refuse much more
+_MIN_EPOCH_DIGITS = 11  # fewer digits would be a year, a date or seconds: refuse to guess
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def format_size(size_bytes: float) -> str:
     """Bytes → `1.5 GiB`, three significant digits at most."""
@@ -23,10 +39,6 @@ def format_size(size_bytes: float) -> str:
             break
         value, unit = value / KIB, larger
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-
-
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([kmgt]?)(i?)b", re.IGNORECASE | re.ASCII)
-_POWERS = ("", "k", "m", "g", "t")
 
 
 def parse_size(text: str, option: str) -> int:
@@ -55,23 +67,6 @@ def parse_rate(text: str, option: str) -> int:
 def _bytes_of(match: re.Match[str]) -> float:
     unit: int = (KIB if match[3] else 1000) ** _POWERS.index(match[2].lower())
     return float(match[1]) * unit
-
-
-LEAST_RATE = 10_000
-"""The lowest limit, in bytes per second: below, a single batch would take hours."""
-
-MOST_RATE = 1_000 * 1000**4
-"""The highest limit, in bytes per second: far above, the share of half a second is no 64-bit number."""
-
-
-_AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_TIME_HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_AGO = 10**9  # of any unit: weeks of that number still fit 64 bits of milliseconds
-_MAX_DURATION_S = 1e9  # about 30 years: locks and sleeps refuse much more
-_MIN_EPOCH_DIGITS = 11  # fewer digits would be a year, a date or seconds: refuse to guess
 
 
 def parse_time(text: str, *, now_ms: int) -> int:

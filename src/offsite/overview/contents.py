@@ -39,7 +39,7 @@ from offsite.repository.coverage import REMOVED
 from offsite.repository.descriptor import import_origin
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import SegmentFigures
-from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 
 

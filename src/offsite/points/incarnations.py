@@ -20,8 +20,7 @@ from offsite.model.journal import decided
 from offsite.model.topic_choices import NEWEST, OLDEST, is_number
 from offsite.model.units import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit, TopicShape
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import Commit, TopicShape, damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState

@@ -28,8 +28,7 @@ from offsite.model.journal import decided, warned
 from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import format_time
 from offsite.repository.catalog import Catalog, WrittenCatalog
-from offsite.repository.commit import UNACCOUNTED, Commit, CommitChanges, RecordedHole
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import UNACCOUNTED, Commit, CommitChanges, RecordedHole, damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import find_needed_but_expired, find_removed
 from offsite.repository.descriptor import BackupDescriptor, check_records_of
@@ -48,6 +47,9 @@ _CHECKERS = 16
 
 OnDamage = Callable[[str], None]
 """Takes a sentence about a problem of a backup that remains usable."""
+
+_SEALS_MAX = 100
+"""Attempts at a seal: a process ahead commits once or twice more."""
 
 
 def log_problem(problem: str) -> None:
@@ -305,10 +307,6 @@ def without_unchanged(changes: CommitChanges, base: BackupState) -> CommitChange
         topics=tuple(shape for shape in changes.topics if base.topics.get(shape.incarnation) != shape),
         positions=tuple(p for p in changes.positions if base.positions.get(p.partition_id) != p),
     )
-
-
-_SEALS_MAX = 100
-"""Attempts at a seal: a process ahead commits once or twice more."""
 
 
 def seal_backup(backup: Backup) -> None:

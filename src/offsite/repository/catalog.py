@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from offsite.log.range import PartitionId
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.untrusted.json_codec import JsonCodec
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.catalogs.new_catalog import CatalogObjects
 from offsite.repository.catalogs.partition_table import decode_partitions, state_from_json
@@ -32,10 +33,9 @@ from offsite.repository.catalogs.seal import (
     decode_seal,
 )
 from offsite.repository.catalogs.segment_table import CatalogPart, RowRange, StoredRows, whole_rows
-from offsite.repository.commit import StoredCommit
+from offsite.repository.commit import Position, StoredCommit, damaged_commit
 from offsite.repository.commit_history import CommitHistory
-from offsite.repository.commit_json import commit_hash, damaged_commit, position_from_json
-from offsite.repository.commit_log import UNREADABLE_COMMIT, CommitLog
+from offsite.repository.commit_log import UNREADABLE_COMMIT, CommitLog, commit_hash
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, NEWEST_FORMAT, encode_object, parse_json_object, parse_part
 from offsite.repository.layout import own_objects, parse_catalog_key
@@ -49,6 +49,13 @@ if TYPE_CHECKING:
 
 
 _STATE = b"offsite.state"
+_POSITION = JsonCodec(Position)
+
+COMMITS_PER_CATALOG = 100
+ENTRIES_PER_CATALOG = 10_000
+"""Segments, positions and similar entries in the commits since the last catalog: a third of a second for a reader."""
+_FIRST_WINDOW = 1_000
+"""Size of the first range of commit numbers searched for an older catalog."""
 
 
 def decode_state(data: bytes, *, key: str) -> BackupState:
@@ -58,7 +65,7 @@ def decode_state(data: bytes, *, key: str) -> BackupState:
     described = (read.schema.metadata or {}).get(_STATE, b"")
     table = whole_rows(read.replace_schema_metadata(None), key)
     document = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
-    positions = map(position_from_json, document.children("positions"))
+    positions = map(_POSITION.read, document.children("positions"))
     return replace(
         state_from_json(document),
         positions=LayeredMap({position.partition_id: position for position in positions}),
@@ -80,14 +87,6 @@ def _segment_lists(document: JsonObject, table: pa.Table) -> dict[PartitionId, S
     if low != table.num_rows:
         raise document.damaged(f"{table.num_rows} rows for {low} segments")
     return {partition: segments for partition, segments in lists.items() if segments}
-
-
-COMMITS_PER_CATALOG = 100
-ENTRIES_PER_CATALOG = 10_000
-"""Segments, positions and similar entries in the commits since the last catalog: a third of a second for a reader."""
-
-_FIRST_WINDOW = 1_000
-"""Size of the first range of commit numbers searched for an older catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,62 +10,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from offsite.log.range import PartitionId
-from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedObject
 from offsite.model.names import is_topic_name
 from offsite.model.options import StampForm
 from offsite.model.selection import is_readable
+from offsite.model.untrusted.json_codec import (
+    Count,
+    First,
+    Form,
+    Inline,
+    JsonCodec,
+    Key,
+    PartitionNumber,
+    Spare,
+    TimeMs,
+    TopicName,
+    text_up_to,
+)
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Checkpoint
-from offsite.repository.commit_json import partition_from_json, partition_to_json
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.commit import Checkpoint, InlinePartition
+from offsite.repository.json_form import FORMAT, StoredForm, encode_object
 from offsite.repository.layout import BackupLayout, own_objects, parse_checkpoint_key
 from offsite.repository.lease import Lease
-from offsite.repository.snapshots.commit_cut import CheckpointParticipant, participants_from_json, participants_to_json
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant
 from offsite.stores.store import PutResult, Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamping:
-    """All writers of `topics` (patterns as in a selection) stamp their records, and hear of checkpoints by `form` in
-    `control_topic`."""
-
-    form: StampForm
-    topics: tuple[str, ...]
-    control_topic: str
-
-
-def stamping_to_json(stamping: Stamping | None) -> dict[str, JsonValue]:
-    """The field of a request, if any."""
-    if stamping is None:
-        return {}
-    topics: list[JsonValue] = list(stamping.topics)
-    return {"stamps": {"form": stamping.form.value, "topics": topics, "control_topic": stamping.control_topic}}
-
-
-def stamping_from_json(request: JsonObject) -> Stamping | None:
-    """Decode the field; None without the field. Raises the error of `request` for a damaged field."""
-    if "stamps" not in request.fields:
-        return None
-    document = request.child("stamps")
-    topics, control_topic = document.texts("topics"), document.text("control_topic")
-    if not topics or not all(map(is_readable, topics)):
-        raise document.wrong("topics", "patterns of topics")
-    if not is_topic_name(control_topic):
-        raise document.wrong("control_topic", "the name of a topic")
-    return Stamping(form=_form(document), topics=topics, control_topic=control_topic)
-
-
-def _form(document: JsonObject) -> StampForm:
-    form = document.text("form")
-    if form not in set(StampForm):
-        raise document.wrong("form", " or ".join(StampForm))
-    return StampForm(form)
-
 
 STAMPS = "offsite:stamps"
 """Stands among the names of required participants if the checkpoint is to be opened to stamping applications: an
@@ -75,36 +46,88 @@ REASON_MAX = 1_000
 """Characters of a reason that are stored: lists show all reasons."""
 
 
+def _check_topics(document: JsonObject, name: str) -> None:
+    topics, control_topic = document.texts(name), document.text("control_topic")
+    if not topics or not all(map(is_readable, topics)):
+        raise document.wrong(name, "patterns of topics")
+    if not is_topic_name(control_topic):
+        raise document.wrong("control_topic", "the name of a topic")
+
+
+def _read_form(document: JsonObject, name: str) -> StampForm:
+    if (form := document.text(name)) not in set(StampForm):
+        raise document.wrong(name, " or ".join(StampForm))
+    return StampForm(form)
+
+
+_TOPICS, _STAMP_FORM = First(_check_topics), Form(_read_form)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamping:
+    """All writers of `topics` (patterns as in a selection) stamp their records, and hear of checkpoints by `form` in
+    `control_topic`."""
+
+    form: Annotated[StampForm, _STAMP_FORM]
+    topics: Annotated[tuple[str, ...], _TOPICS]
+    control_topic: str
+
+
+_STAMPING = JsonCodec(Stamping)
+_STAMPS = Form(lambda document, name: _STAMPING.read(document.child(name)), _STAMPING.write)
+_NEEDED = Form(lambda document, name: tuple(text for text in document.texts(name) if text != STAMPS), list)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointNote:
     """A note about checkpoint `id`, made at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `writer`:
     random, belongs to the process. `reason`: why the checkpoint failed or was deleted; else empty. `participants`:
     names of required participants. `stamping`: how a requested checkpoint is opened to applications."""
 
-    id: int
-    at_ms: int
+    participants: Annotated[Spare[tuple[str, ...]], Key("needs"), _NEEDED] = ()
+    id: Count
+    at_ms: TimeMs
     by: str
     writer: str
-    reason: str = ""
-    participants: tuple[str, ...] = ()
-    stamping: Stamping | None = None
+    reason: Annotated[str, text_up_to(REASON_MAX, on_read=False)] = ""
+    stamping: Annotated[Spare[Stamping | None], Key("stamps"), _STAMPS] = None
+
+
+_NOTE = JsonCodec(CheckpointNote)
+
+
+def _write_note(note: CheckpointNote) -> dict[str, JsonValue]:
+    return _NOTE.write(note) | ({"needs": [*note.participants, STAMPS]} if note.stamping else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenEnd:
     """Where a partition of a checkpoint is to end (exclusive)."""
 
-    partition_id: PartitionId
-    end: int
+    partition_id: InlinePartition
+    end: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickEnd:
     """A partition without a known end when the checkpoint was taken, and the id of the error."""
 
-    topic: str
-    partition: int
+    topic: TopicName
+    partition: PartitionNumber
     error: str
+
+
+_END = JsonCodec(TakenEnd)
+
+
+def _check_ends(document: JsonObject, name: str) -> None:
+    partitions = [_END.read(child).partition_id for child in document.children(name)]
+    if len(set(partitions)) != len(partitions):
+        raise document.wrong(name, "one end for each partition")
+
+
+_CARRIED_NOTE = Form(lambda document, _: _NOTE.read(document), _write_note)
+_ENDS, _SICK = First(_check_ends), First(JsonObject.children)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +136,12 @@ class TakenCheckpoint:
     continues, so that any other pass with a commit behind it has passed the checkpoint. `sick` partitions let the
     checkpoint fail. `participants`: participants that have saved a state for the checkpoint."""
 
-    note: CheckpointNote
+    note: Annotated[Inline[CheckpointNote], _CARRIED_NOTE]
     cluster_id: str
-    base: int
-    ends: tuple[TakenEnd, ...]
-    sick: tuple[SickEnd, ...] = ()
-    participants: tuple[CheckpointParticipant, ...] = ()
+    base: Count
+    ends: Annotated[tuple[TakenEnd, ...], _ENDS]
+    sick: Annotated[tuple[SickEnd, ...], _SICK] = ()
+    participants: Spare[tuple[CheckpointParticipant, ...]] = ()
 
     @property
     def id(self) -> int:
@@ -130,86 +153,23 @@ class TakenCheckpoint:
         return Checkpoint(id=self.id, taken_at_ms=self.note.at_ms, ends=ends)
 
 
-def encode_note(note: CheckpointNote) -> bytes:
-    return encode_object({"format": FORMAT, **_note_fields(note)})
-
-
-def decode_note(data: bytes, *, key: str) -> CheckpointNote:
-    """Decode the note at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    return _decode_note(parse_json_object(data, source=key, damaged=_damaged))
-
-
-def encode_taken(checkpoint: TakenCheckpoint) -> bytes:
-    return encode_object(
-        {
-            "format": FORMAT,
-            **_note_fields(checkpoint.note),
-            "cluster_id": checkpoint.cluster_id,
-            "base": checkpoint.base,
-            "ends": [
-                {**partition_to_json(taken_end.partition_id), "end": taken_end.end} for taken_end in checkpoint.ends
-            ],
-            "sick": [
-                {"topic": sick_end.topic, "partition": sick_end.partition, "error": sick_end.error}
-                for sick_end in checkpoint.sick
-            ],
-            **participants_to_json(checkpoint.participants),
-        }
-    )
-
-
-def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
-    """Decode the taken checkpoint at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=_damaged)
-    ends = tuple(
-        TakenEnd(partition_id=partition_from_json(child), end=child.count("end")) for child in document.children("ends")
-    )
-    if len({taken_end.partition_id for taken_end in ends}) != len(ends):
-        raise document.wrong("ends", "one end for each partition")
-    sick = document.children("sick")
-    return TakenCheckpoint(
-        note=_decode_note(document),
-        cluster_id=document.text("cluster_id"),
-        base=document.count("base"),
-        ends=ends,
-        sick=tuple(
-            SickEnd(topic=child.topic(), partition=child.partition(), error=child.text("error")) for child in sick
-        ),
-        participants=participants_from_json(document),
-    )
-
-
-def _note_fields(note: CheckpointNote) -> dict[str, JsonValue]:
-    names: list[JsonValue] = [*note.participants, *([STAMPS] if note.stamping else [])]
-    needed: dict[str, JsonValue] = {"needs": names} if names else {}
-    return {
-        **needed,
-        **stamping_to_json(note.stamping),
-        "id": note.id,
-        "at_ms": note.at_ms,
-        "by": note.by,
-        "writer": note.writer,
-        "reason": note.reason[:REASON_MAX],
-    }
-
-
-def _decode_note(document: JsonObject) -> CheckpointNote:
-    names = document.texts("needs") if "needs" in document.fields else ()
-    return CheckpointNote(
-        id=document.count("id"),
-        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        by=document.text("by"),
-        writer=document.text("writer"),
-        reason=document.text("reason"),
-        participants=tuple(name for name in names if name != STAMPS),
-        stamping=stamping_from_json(document),
-    )
-
-
 def _damaged(message: str) -> DamagedObject:
     return DamagedObject(
         message, hint="commits are not affected: list the commits with a checkpoint with: offsite show BACKUP"
     )
+
+
+_NOTE_FORM = StoredForm(CheckpointNote, damaged=_damaged)
+TAKEN_CHECKPOINT = StoredForm(TakenCheckpoint, damaged=_damaged)
+
+
+def encode_note(note: CheckpointNote) -> bytes:
+    return encode_object({"format": FORMAT, **_write_note(note)})
+
+
+def decode_note(data: bytes, *, key: str) -> CheckpointNote:
+    """Decode the note at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    return _NOTE_FORM.decode(data, key=key)
 
 
 class CheckpointEvent(StrEnum):
@@ -264,7 +224,7 @@ class CheckpointRecords:
         """Read a taken checkpoint. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.layout.checkpoint_key(checkpoint, CheckpointEvent.TAKEN)
         data = self.store.get(key)
-        taken_checkpoint = None if data is None else decode_taken(data, key=key)
+        taken_checkpoint = None if data is None else TAKEN_CHECKPOINT.decode(data, key=key)
         _check_is(checkpoint, taken_checkpoint.note if taken_checkpoint else None, key)
         return taken_checkpoint
 
@@ -280,7 +240,7 @@ class CheckpointRecords:
         """Take an id. Returns whether the record is ours: of any number of racing writers exactly one takes an id.
         Durable on return."""
         key = self.layout.checkpoint_key(checkpoint.id, CheckpointEvent.TAKEN)
-        return self.store.put_if_absent(key, encode_taken(checkpoint)) is not PutResult.OTHER
+        return self.store.put_if_absent(key, TAKEN_CHECKPOINT.encode(checkpoint)) is not PutResult.OTHER
 
     def put(self, note: CheckpointNote, event: CheckpointEvent) -> bool:
         """Put a note. Returns whether the stored note is ours. Durable on return."""

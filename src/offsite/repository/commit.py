@@ -8,18 +8,100 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from offsite.log.batch import LastBatch
 from offsite.log.range import PartitionId, TopicIncarnation
-from offsite.model.errors import check
-from offsite.repository.segments.part import SegmentPart
-from offsite.repository.segments.segment import Segment
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.errors import DamagedCommit, check
+from offsite.model.untrusted.json_codec import (
+    Count,
+    First,
+    Form,
+    Inline,
+    Nullable,
+    OptionalFirst,
+    PartitionNumber,
+    Spare,
+    TopicName,
+)
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.segments.part import PART_FORM, SegmentPart
+from offsite.repository.segments.segment import Segment, segment_from_json, segment_to_json
+
+_DAMAGED_HINT = (
+    "run offsite verify to see the remaining restore points; restore the object from the store's versions or from a "
+    "copy, or continue under another backup name"
+)
 
 NO_PREVIOUS = ""
 NO_EPOCH = -1
 NOT_DELETED = -1
 FOR_EVER = 0
 LIVE = 0
+
+CONSUMED, DECLARED = "consumed", "declared"
+"""Reasons of holes without loss."""
+UNACCOUNTED = "unaccounted"
+"""The reason of a hole without an explanation: a commit moved a position past the offsets and did not account for them.
+No writer of offsite does so."""
+
+
+def _read_span_end(document: JsonObject, name: str) -> int:
+    end = document.count(name)
+    if document.count("start") >= end:
+        raise document.wrong(name, "an offset behind its start")
+    return end
+
+
+def _check_cut(document: JsonObject, name: str) -> None:
+    if document.count(name) >= document.count("end"):
+        raise document.wrong(name, "an offset before its end")
+
+
+def _check_epochs(document: JsonObject, name: str) -> None:
+    if document.count("epoch") >= document.count(name):
+        raise document.wrong(name, "a later epoch")
+
+
+def _read_commit_time(document: JsonObject, name: str) -> int:
+    if (time_ms := document.count(name)) > MAX_COMMIT_TIME_MS:
+        raise document.wrong(name, "a time that clocks can show")
+    return time_ms
+
+
+_SPAN_END, _COMMIT_TIME = Form(_read_span_end), Form(_read_commit_time)
+_BEFORE_END, _LATER_EPOCH = First(_check_cut), First(_check_epochs)
+_SpanEnd = Annotated[int, _SPAN_END]
+_SEGMENTS = Form(
+    lambda document, name: tuple(map(segment_from_json, document.children(name))),
+    lambda segments: list(map(segment_to_json, segments)),
+)
+_FORGOTTEN = Form(
+    lambda document, name: tuple((span.count("start"), span.count("end")) for span in document.children(name)),
+    lambda spans: [{"start": start, "end": end} for start, end in spans],
+)
+
+
+def damaged_commit(message: str) -> DamagedCommit:
+    return DamagedCommit(message, hint=_DAMAGED_HINT)
+
+
+def read_partition(document: JsonObject, _: str = "") -> PartitionId:
+    return PartitionId(topic=document.topic(), topic_id=document.text("topic_id"), partition=document.partition())
+
+
+def write_partition(partition_id: PartitionId) -> dict[str, JsonValue]:
+    return {"topic": partition_id.topic, "topic_id": partition_id.topic_id, "partition": partition_id.partition}
+
+
+_PARTITION = Form(read_partition, write_partition)
+InlinePartition = Annotated[Inline[PartitionId], _PARTITION]
+"""The members of the partition stand in the surrounding object."""
+_ENDS = Form(
+    lambda document, name: tuple((read_partition(end), end.count("end")) for end in document.children(name)),
+    lambda ends: [{**write_partition(partition_id), "end": end} for partition_id, end in ends],
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +115,15 @@ class TopicShape:
     `configs` are from the last run with the right.
     """
 
-    topic: str
+    topic: TopicName
     topic_id: str
-    partitions: int
+    partitions: PartitionNumber
     replication_factor: int
     configs: tuple[tuple[str, str], ...] = ()
-    holds_schemas: bool = False
-    was_compacted: bool = False
-    deleted_ms: int = NOT_DELETED
-    configs_unread: bool = False
+    holds_schemas: Spare[bool] = False
+    was_compacted: Spare[bool] = False
+    deleted_ms: Nullable[Spare[int]] = NOT_DELETED
+    configs_unread: Spare[bool] = False
 
     @property
     def incarnation(self) -> TopicIncarnation:
@@ -68,11 +150,11 @@ class Position:
     or if an earlier version wrote the commit.
     """
 
-    partition_id: PartitionId
-    log_start: int
-    end: int
-    leader_epoch: int = NO_EPOCH
-    last_batch: LastBatch | None = None
+    partition_id: InlinePartition
+    log_start: Count
+    end: Count
+    leader_epoch: Nullable[Spare[int]] = NO_EPOCH
+    last_batch: Spare[LastBatch | None] = None
 
     def __post_init__(self) -> None:
         check(self.log_start >= 0 and self.end >= 0, f"position of {self.partition_id}")
@@ -81,14 +163,6 @@ class Position:
     def is_exact(self) -> bool:
         """Whether no batch in the backup ends after the position. True for every position with a leader epoch."""
         return self.leader_epoch != NO_EPOCH
-
-
-CONSUMED, DECLARED = "consumed", "declared"
-"""Reasons of holes without loss."""
-
-UNACCOUNTED = "unaccounted"
-"""The reason of a hole without an explanation: a commit moved a position past the offsets and did not account for them.
-No writer of offsite does so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +174,9 @@ class RecordedHole:
     whether the source had the offsets.
     """
 
-    partition_id: PartitionId
-    start: int
-    end: int
+    start: Count
+    end: _SpanEnd
+    partition_id: InlinePartition
     reason: str
 
     @property
@@ -114,7 +188,7 @@ class RecordedHole:
 class LeftBehindPartition:
     """A partition that the commit's run could not back up to its end, with the id of the error."""
 
-    partition_id: PartitionId
+    partition_id: InlinePartition
     error: str
 
 
@@ -128,13 +202,13 @@ class CutBack:
     a part without batches; both None if no segment spans `at`.
     """
 
-    partition_id: PartitionId
-    at: int
+    partition_id: InlinePartition
+    at: Annotated[int, _BEFORE_END]
     end: int
     epoch: int
-    leader_epoch: int
-    below: SegmentPart | None = None
-    above: SegmentPart | None = None
+    leader_epoch: Annotated[int, _LATER_EPOCH]
+    below: Annotated[Nullable[Spare[SegmentPart | None]], PART_FORM] = None
+    above: Annotated[Nullable[Spare[SegmentPart | None]], PART_FORM] = None
 
     def __post_init__(self) -> None:
         check(0 <= self.at < self.end, f"cut of {self.partition_id}")
@@ -146,9 +220,9 @@ class ProvenGap:
     """Offsets `[start, end)` outside of the segments, proven to hold no record. `evidence` names the proof, `seen_at`
     its offset (see `offsite.log.range.Gap`)."""
 
-    partition_id: PartitionId
-    start: int
-    end: int
+    start: Count
+    end: _SpanEnd
+    partition_id: InlinePartition
     evidence: str
     seen_at: int
 
@@ -161,10 +235,10 @@ class ExpiredRange:
     partition starts at 0. `branch`: the number of the closed history, `LIVE` for the continuing history.
     """
 
-    partition_id: PartitionId
-    start: int
-    end: int
-    branch: int = LIVE
+    start: Count
+    end: _SpanEnd
+    branch: Spare[Count] = LIVE
+    partition_id: InlinePartition
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end and self.branch >= LIVE, f"expired range of {self.partition_id}")
@@ -176,10 +250,10 @@ class CompactedRange:
     the latest record of each key within the range. `until_ms`: the latest record time before the compaction (epoch ms),
     -1 if unknown."""
 
-    partition_id: PartitionId
-    start: int
-    end: int
-    until_ms: int = -1
+    start: Count
+    end: _SpanEnd
+    until_ms: Nullable[Spare[int]] = -1
+    partition_id: InlinePartition
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"compacted range of {self.partition_id}")
@@ -190,9 +264,9 @@ class Pin:
     """A user's request to keep restore point `seq`, with the `reason`, until a time by the store's clock (epoch ms;
     `FOR_EVER`). No commit drops a pinned point: the pin is removed before, or in the same commit."""
 
-    seq: int
+    until_ms: Spare[Count] = FOR_EVER
+    seq: Count
     reason: str
-    until_ms: int = FOR_EVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +277,7 @@ class Checkpoint:
 
     id: int
     taken_at_ms: int
-    ends: tuple[tuple[PartitionId, int], ...]
+    ends: Annotated[tuple[tuple[PartitionId, int], ...], _ENDS]
     classes: tuple[tuple[str, str], ...] = ()
 
 
@@ -221,8 +295,8 @@ class PassProgress:
     committed positions and the log ends at the start of the pass. Holes and gaps count as copied, because they are
     accounted for."""
 
-    copied: int
-    planned: int
+    copied: Count
+    planned: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,29 +320,29 @@ class CommitChanges:
     now on. `seal`: the commit only occupies its number; no source was read.
     """
 
-    segments: tuple[Segment, ...] = ()
-    removed: tuple[str, ...] = ()
-    holes: tuple[RecordedHole, ...] = ()
-    explained: tuple[RecordedHole, ...] = ()
-    gaps: tuple[ProvenGap, ...] = ()
-    accounted: bool = False
-    cut_back: tuple[CutBack, ...] = ()
-    left_behind: tuple[LeftBehindPartition, ...] = ()
-    incomplete: bool = False
-    seal: bool = False
-    progress: PassProgress | None = None
-    positions: tuple[Position, ...] = ()
-    topics: tuple[TopicShape, ...] = ()
-    forgotten: tuple[tuple[int, int], ...] = ()
-    expired: tuple[ExpiredRange, ...] = ()
-    compacted: tuple[CompactedRange, ...] = ()
-    pinned: tuple[Pin, ...] = ()
-    unpinned: tuple[int, ...] = ()
-    groups: str | None = None
-    metadata: SnapshotRef | None = None
-    cut: SnapshotRef | None = None
-    cut_refused: bool = False
-    checkpoint: Checkpoint | None = None
+    segments: Annotated[Spare[tuple[Segment, ...]], _SEGMENTS] = ()
+    removed: Spare[tuple[str, ...]] = ()
+    holes: Spare[tuple[RecordedHole, ...]] = ()
+    explained: Spare[tuple[RecordedHole, ...]] = ()
+    gaps: Spare[tuple[ProvenGap, ...]] = ()
+    cut_back: Spare[tuple[CutBack, ...]] = ()
+    left_behind: Spare[tuple[LeftBehindPartition, ...]] = ()
+    accounted: Spare[bool] = False
+    incomplete: Spare[bool] = False
+    seal: Spare[bool] = False
+    progress: Spare[PassProgress | None] = None
+    positions: Spare[tuple[Position, ...]] = ()
+    topics: Spare[tuple[TopicShape, ...]] = ()
+    forgotten: Annotated[Spare[tuple[tuple[int, int], ...]], _FORGOTTEN] = ()
+    expired: Spare[tuple[ExpiredRange, ...]] = ()
+    compacted: Spare[tuple[CompactedRange, ...]] = ()
+    pinned: Spare[tuple[Pin, ...]] = ()
+    unpinned: Spare[tuple[int, ...]] = ()
+    groups: Spare[str | None] = None
+    metadata: Spare[SnapshotRef | None] = None
+    cut: Spare[SnapshotRef | None] = None
+    cut_refused: Spare[bool] = False
+    checkpoint: Spare[OptionalFirst[Checkpoint]] = None
 
     @property
     def touches_retention(self) -> bool:
@@ -318,11 +392,11 @@ class Commit:
     versions."""
 
     backup: str
-    seq: int
+    seq: Count
     previous: str
     writer: str
-    committed_at_ms: int
-    changes: CommitChanges = field(default_factory=CommitChanges)
+    committed_at_ms: Annotated[int, _COMMIT_TIME]
+    changes: Inline[CommitChanges] = field(default_factory=CommitChanges)
     catalog: str | None = ""
 
     @property

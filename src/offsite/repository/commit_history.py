@@ -14,7 +14,12 @@ from itertools import accumulate, chain
 from typing import TypeAlias, overload
 
 from offsite.model.errors import check
+from offsite.model.untrusted.json_codec import Count
 from offsite.repository.commit import Commit
+
+NO_CHECKPOINT = -1
+COLUMNS = ("seq", "committed_at_ms", "records", "raw_bytes", "stored_bytes", "holes", "checkpoint")
+LINES_PER_CHUNK = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +28,8 @@ class PartRef:
 
     key: str
     hash: str
-    rows: int
+    rows: Count
 
-
-NO_CHECKPOINT = -1
-COLUMNS = ("seq", "committed_at_ms", "records", "raw_bytes", "stored_bytes", "holes", "checkpoint")
-LINES_PER_CHUNK = 16_384
 
 Columns: TypeAlias = "tuple[array[int], ...]"
 """The columns named by `COLUMNS`, all of the same length."""

@@ -11,6 +11,7 @@ hash vouches for all commits up to the head.
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,17 @@ from typing import TypeAlias
 from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, FormatTooNew, OffsiteError, check
 from offsite.model.journal import warned
 from offsite.model.untrusted.bounded_json import DigestState, check_digest
-from offsite.repository.commit import Commit, CommitChanges, StoredCommit
-from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
-from offsite.repository.layout import BackupLayout, own_objects, parse_commit_key
+from offsite.model.untrusted.json_codec import JsonCodec
+from offsite.repository.commit import Commit, CommitChanges, StoredCommit, damaged_commit
+from offsite.repository.json_form import (
+    FORMAT,
+    FORMAT_PACKS,
+    FORMAT_RETENTION,
+    NEWEST_FORMAT,
+    encode_object,
+    parse_json_object,
+)
+from offsite.repository.layout import BackupLayout, lies_below, own_objects, parse_commit_key
 from offsite.stores.store import ObjectInfo, PutResult, Store
 
 _READERS = 16
@@ -40,6 +49,65 @@ UNREADABLE_COMMIT = (DamagedCommit, FormatTooNew)
 
 _Numbered = tuple[int, str | DamagedCommit]
 """A commit number with the commit's key, or with the error in its place."""
+
+
+_COMMIT = JsonCodec(Commit)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """The canonical bytes of `commit`. Empty lists and absent parts are left out."""
+    members = _COMMIT.write(commit)
+    if commit.catalog is None:
+        del members["catalog"]
+    sums = {"records": commit.records, "raw_bytes": commit.raw_bytes, "stored_bytes": commit.stored_bytes}
+    return encode_object({"format": _format_of(commit.changes), **members, **sums})
+
+
+def _format_of(changes: CommitChanges) -> int:
+    """The oldest format whose readers understand `changes`."""
+    if changes.touches_retention:
+        return FORMAT_RETENTION
+    is_packed = any(segment.pack is not None for segment in changes.segments)
+    return FORMAT_PACKS if is_packed or changes.cut_back else FORMAT
+
+
+def decode_commit(data: bytes, *, key: str) -> Commit:
+    """Read the commit object `key`. Raises `FormatTooNew`, and `DamagedCommit` for anything that no writer of offsite
+    writes. Unknown keys are ignored."""
+    document = parse_json_object(data, source=key, damaged=damaged_commit, newest=NEWEST_FORMAT)
+    try:
+        commit = _COMMIT.read(document)
+        _check_names(commit, key)
+    except OffsiteError as error:
+        raise damaged_commit(error.message if key in error.message else f"{key}: {error.message}") from error
+    written = (document.integer("records"), document.integer("raw_bytes"), document.integer("stored_bytes"))
+    if written != (commit.records, commit.raw_bytes, commit.stored_bytes):
+        raise damaged_commit(f"{key}: its counts differ from the sums of its segments")
+    return commit
+
+
+def _check_names(commit: Commit, key: str) -> None:
+    """Check that every object named by a commit lies in the commit's own backup, in the folder of its kind."""
+    layout = BackupLayout(backup=commit.backup)
+    changes = commit.changes
+    for segment in changes.segments:  # segment_from_json compared the rest of the key
+        if not segment.key.startswith(layout.topics_prefix):
+            raise damaged_commit(f"{key}: it names {segment.key!r}, which is not a segment of backup {commit.backup}")
+        if segment.pack is not None and not layout.is_pack(segment.pack):
+            raise damaged_commit(f"{key}: it names {segment.pack!r}, which is not a pack of backup {commit.backup}")
+    named = [
+        *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
+        *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
+        *([(changes.cut.key, layout.cuts_prefix)] if changes.cut else []),
+    ]
+    for name, prefix in named:
+        if not lies_below(name, prefix):
+            raise damaged_commit(f"{key}: it names {name!r}, which is not an object of backup {commit.backup}")
+
+
+def commit_hash(data: bytes) -> str:
+    """The hash that the next commit names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

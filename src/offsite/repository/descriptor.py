@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject, RestoreRefused, StoreDenied, StoreUnreachable
 from offsite.model.selection import TopicSelection
-from offsite.model.untrusted.json_object import JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.model.untrusted.json_codec import Inline, Spare
+from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import ROOT_KEY, BackupLayout
 from offsite.stores.open_store import places_above
 from offsite.stores.store import PutResult, Store
 
 IMPORTED_FROM = "import.from"
 """The option of an imported backup that names its archive."""
+_IMPORT_FORMAT = "import.format"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,13 @@ class BackupDescriptor:
     by an earlier version.
     """
 
+    selection: Inline[TopicSelection]
     name: str
     cluster_id: str
-    selection: TopicSelection
     created_at_ms: int
     options: tuple[tuple[str, str], ...] = ()
-    fidelity: tuple[str, ...] = ()
-    declared_by: str | None = None
+    fidelity: Spare[tuple[str, ...]] = ()
+    declared_by: Spare[str | None] = None
 
     @property
     def is_import(self) -> bool:
@@ -56,80 +57,23 @@ class BackupDescriptor:
         return IMPORTED_FROM in dict(self.options)
 
 
-def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
-    return encode_object(
-        {
-            "format": FORMAT,
-            "repository_id": descriptor.repository_id,
-            "created_at_ms": descriptor.created_at_ms,
-            "created_by": descriptor.created_by,
-        }
-    )
-
-
-def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
-    """The repository descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=_damaged)
-    return RepositoryDescriptor(
-        repository_id=document.text("repository_id"),
-        created_at_ms=document.integer("created_at_ms"),
-        created_by=document.text("created_by"),
-    )
-
-
-def encode_backup(descriptor: BackupDescriptor) -> bytes:
-    """The bytes of a backup descriptor. Absent values are left out, as before the fields existed."""
-    later: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
-    if descriptor.declared_by is not None:
-        later["declared_by"] = descriptor.declared_by
-    return encode_object(
-        {
-            **later,
-            "format": FORMAT,
-            "name": descriptor.name,
-            "cluster_id": descriptor.cluster_id,
-            "include": list(descriptor.selection.include),
-            "exclude": list(descriptor.selection.exclude),
-            "internal": descriptor.selection.internal,
-            "created_at_ms": descriptor.created_at_ms,
-            "options": dict(descriptor.options),
-        }
-    )
-
-
-def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
-    """The backup descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=_damaged)
-    selection = TopicSelection(
-        include=document.texts("include"), exclude=document.texts("exclude"), internal=document.flag("internal")
-    )
-    return BackupDescriptor(
-        name=document.text("name"),
-        cluster_id=document.text("cluster_id"),
-        selection=selection,
-        created_at_ms=document.integer("created_at_ms"),
-        options=document.text_map("options"),
-        fidelity=document.texts("fidelity"),
-        declared_by=document.optional_text("declared_by"),
-    )
-
-
 def _damaged(message: str) -> DamagedObject:
     return DamagedObject(message, hint="restore this object from another copy of the repository")
 
 
-_FORMAT = "import.format"
+REPOSITORY_FORM = StoredForm(RepositoryDescriptor, damaged=_damaged)
+BACKUP_FORM = StoredForm(BackupDescriptor, damaged=_damaged)
 
 
 def origin_options(format_name: str, place: str) -> tuple[tuple[str, str], ...]:
     """The options of a backup imported from the place."""
-    return (_FORMAT, format_name), (IMPORTED_FROM, place)
+    return (_IMPORT_FORMAT, format_name), (IMPORTED_FROM, place)
 
 
 def import_origin(descriptor: BackupDescriptor) -> str:
     """A description of the archive of an imported backup; empty for a backup of a cluster."""
     options = dict(descriptor.options)
-    return f"the {options[_FORMAT]} archive {options[IMPORTED_FROM]}" if descriptor.is_import else ""
+    return f"the {options[_IMPORT_FORMAT]} archive {options[IMPORTED_FROM]}" if descriptor.is_import else ""
 
 
 def repositories_above(store: Store) -> Iterator[Store]:
@@ -159,7 +103,7 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
         raise RestoreRefused(
             f"{store.url} is a repository, not a place for records only", hint="name an empty folder or prefix"
         )
-    if data is not None and decode_backup(data, key=key) != descriptor:
+    if data is not None and BACKUP_FORM.decode(data, key=key) != descriptor:
         raise RestoreRefused(
             f"{store.url} has records of another backup {descriptor.name}",
             hint="use another folder or prefix for the records of this backup",
@@ -169,5 +113,5 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
 def begin_records(store: Store, descriptor: BackupDescriptor) -> None:
     """Bind `store` to this backup, before any record is written. Raises as `check_records_of`."""
     key = BackupLayout(backup=descriptor.name).records_of_key
-    if store.put_if_absent(key, encode_backup(descriptor)) is PutResult.OTHER:
+    if store.put_if_absent(key, BACKUP_FORM.encode(descriptor)) is PutResult.OTHER:
         check_records_of(store, descriptor)

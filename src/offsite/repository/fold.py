@@ -22,9 +22,9 @@ from offsite.repository.commit import (
     SnapshotRef,
     StoredCommit,
     TopicShape,
+    damaged_commit,
 )
 from offsite.repository.commit_history import HistoryBuilder
-from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import find_unaccounted
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.partition_history import (

@@ -13,18 +13,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.errors import CommitsGone, DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.errors import CommitsGone, DamagedCommit, OffsiteError
 from offsite.model.head import Head
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.backup import Backup
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.repository.removal import RemovedBackup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 
 _OWN_FOLDERS = 3
 """Number of folders of a path of the memory: `offsite`, `heads`, and the folder of the place."""
+_HEAD = StoredForm(Head)
 
 
 def head_of(state: BackupState) -> Head:
@@ -69,8 +70,7 @@ class RememberedHead:
     def get(self) -> Head | None:
         try:
             data = self._path().read_bytes()
-            document = parse_json_object(data, source=str(self._path()), damaged=DamagedObject)
-            return Head(commit=document.count("commit"), hash=document.text("hash"))
+            return _HEAD.decode(data, key=str(self._path()))
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError, OffsiteError) as error:
@@ -89,7 +89,7 @@ class RememberedHead:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_name(f"{path.name}.{random_id()}")
             fresh.touch(mode=0o600)
-            fresh.write_bytes(encode_object({"format": FORMAT, "commit": head.commit, "hash": head.hash}))
+            fresh.write_bytes(_HEAD.encode(head))
             fresh.replace(path)
         except (OSError, RuntimeError) as error:
             noted("no_memory", what="the head that was seen last", why=error)

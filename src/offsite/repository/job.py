@@ -23,6 +23,9 @@ JOBS_PREFIX = "jobs/"
 KEYS_PREFIX = "job-keys/"
 _JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 
+SAID_MAX = 20_000
+"""Characters of a command's stderr that are kept, from the end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLayout:
@@ -100,8 +103,6 @@ def repeat_key(kind: str, word: str) -> str:
     return f"{KEYS_PREFIX}{digest}.json"
 
 
-SAID_MAX = 20_000
-"""Characters of a command's stderr that are kept, from the end."""
 _SAID = Form(JsonObject.text, lambda said: said[-SAID_MAX:])
 _TENTHS = Form(JsonObject.number, lambda seconds: round(seconds, 1))
 

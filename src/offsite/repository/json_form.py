@@ -13,7 +13,7 @@ from typing import Annotated, Generic, TypeVar
 from offsite.model.errors import DamagedObject, FormatTooNew, OffsiteError
 from offsite.model.selection import is_readable
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, DigestState, check_digest, decode_object, with_digest
-from offsite.model.untrusted.json_codec import Form, JsonCodec
+from offsite.model.untrusted.json_codec import First, Form, JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 T = TypeVar("T")
@@ -145,14 +145,14 @@ class StoredForm(Generic[T]):
     `damaged` makes the error for bytes that do not hold such an object."""
 
     def __init__(self, kind: type[T], *, damaged: Callable[[str], OffsiteError] = DamagedObject) -> None:
-        self._codec, self._damaged = JsonCodec(kind), damaged
+        self.codec, self._damaged = JsonCodec(kind), damaged
 
     def encode(self, value: T) -> bytes:
-        return encode_object({"format": FORMAT, **self._codec.write(value)})
+        return encode_object({"format": FORMAT, **self.codec.write(value)})
 
     def decode(self, data: bytes, key: str) -> T:
         """Decode the object `data`, stored at `key`. Raises the error made by `damaged`, or `FormatTooNew`."""
-        return self._codec.read(parse_json_object(data, source=key, damaged=self._damaged))
+        return self.codec.read(parse_json_object(data, source=key, damaged=self._damaged))
 
 
 def patterns_of(document: JsonObject, name: str) -> tuple[str, ...]:
@@ -162,15 +162,14 @@ def patterns_of(document: JsonObject, name: str) -> tuple[str, ...]:
     return patterns
 
 
-def patterns_needed(expected: str) -> Form:
-    """Topic patterns, at least one, all readable. `expected` says what an empty list is not."""
+def patterns_needed(expected: str) -> First:
+    """At least one pattern, which is checked before any field is read. `expected` says what an empty list is not."""
 
-    def read(document: JsonObject, name: str) -> tuple[str, ...]:
+    def check(document: JsonObject, name: str) -> None:
         if not document.texts(name):
             raise document.wrong(name, expected)
-        return patterns_of(document, name)
 
-    return Form(read, list)
+    return First(check)
 
 
 Patterns = Annotated[tuple[str, ...], Form(patterns_of, list)]

@@ -16,19 +16,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.units import format_time
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.model.untrusted.json_codec import Form
+from offsite.repository.json_form import FORMAT, StoredForm, encode_object
 from offsite.repository.layout import own_objects
 from offsite.stores.store import PutResult, Store
 
 _STATE, _START_TIME = 0, 19  # fields of /proc/<pid>/stat after the name in parentheses
 _DEAD = frozenset("ZXx")
+
+TTL_S = 30.0
+BEAT_S = 5.0
+_STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +113,13 @@ def _user() -> str:
         return str(os.getuid())
 
 
-TTL_S = 30.0
-BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
 """The content of a sign of life: as written now, and as written by earlier versions. Readers use only its time."""
-_STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
+
+
+_HOLDER = Form(
+    lambda document, name: ProcessIdentity.of(dict(document.text_map(name))), lambda holder: dict(holder.fields)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +128,12 @@ class LeaseClaim:
     claim."""
 
     term: int
-    holder: ProcessIdentity
+    holder: Annotated[ProcessIdentity, _HOLDER]
     word: str
     since_ms: int
+
+
+_CLAIM = StoredForm(LeaseClaim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +163,7 @@ class Lease:
                 warned("take-over", why="asked for", lease=self.resource, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
-            data = encode_object({"format": FORMAT, **_fields(claim)})
+            data = _CLAIM.encode(claim)
             if self.store.put_if_absent(self.key(term, "claim"), data) is not PutResult.OTHER:
                 return claim
 
@@ -256,7 +265,7 @@ class Lease:
         key = self.key(term, "claim")
         if (data := self.store.get(key)) is None:
             return None
-        claim = _claim(parse_json_object(data, source=key, damaged=DamagedObject))
+        claim = _CLAIM.decode(data, key=key)
         if claim.term != term:
             raise DamagedObject(f"{key} claims term {claim.term}", hint=_STRANGE)
         return claim
@@ -322,16 +331,3 @@ class LeaseRenewal:
                 return
             except OffsiteError as error:  # the next beat may succeed; else another process may take over
                 warned("beat", error=error.id, why=error.message, lease=self.lease.resource)
-
-
-def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:
-    return {"term": claim.term, "holder": dict(claim.holder.fields), "word": claim.word, "since_ms": claim.since_ms}
-
-
-def _claim(document: JsonObject) -> LeaseClaim:
-    return LeaseClaim(
-        term=document.integer("term"),
-        holder=ProcessIdentity.of(dict(document.text_map("holder"))),
-        word=document.text("word"),
-        since_ms=document.integer("since_ms"),
-    )

@@ -47,6 +47,8 @@ _SNAPSHOTS = frozenset({"groups", "metadata", "cut"})
 _READS_AT_ONCE = 16
 """Commits read in parallel for the snapshots they name: hides the latency of an object store."""
 
+_QUIET_MS = 24 * 3_600_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
@@ -243,9 +245,6 @@ def _folders_without_backup(store: Store) -> Iterator[str]:
     for layout in backup_folders(store):
         if store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is None:
             yield layout.prefix
-
-
-_QUIET_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

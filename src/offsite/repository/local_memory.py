@@ -21,6 +21,7 @@ from offsite.model.errors import DamagedObject, OffsiteError, RestoreRefused
 from offsite.model.ids import random_id
 from offsite.model.journal import noted
 from offsite.model.units import format_time
+from offsite.model.untrusted.json_codec import Count, JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
 from offsite.repository.heads import memory_folder
@@ -32,6 +33,13 @@ from offsite.repository.restores.topic_settings import newest_aside_key
 from offsite.repository.state import BackupState
 from offsite.stores.numbered_log import LedgerEntryInfo
 from offsite.stores.store import Store
+
+NO_RULE = ""
+_LOOKED = "looked"
+RELEASE_AFTER_MS = 3 * LEFTOVER_AFTER_MS
+"""How long a machine has known of a foreign release before it counts: somebody looks meanwhile."""
+_BY_MAX = 100
+"""Characters shown of a name: every party that may create objects can choose the name."""
 
 
 def note_written(store: Store, key: str, data: bytes) -> None:
@@ -86,9 +94,6 @@ def _path(store: Store, key: str, data: bytes) -> Path:
     return memory_folder("written", place) / hashlib.sha256(key.encode() + b"\0" + data).hexdigest()[:32]
 
 
-NO_RULE = ""
-_LOOKED = "looked"
-
 FactT = TypeVar("FactT")
 
 
@@ -96,13 +101,16 @@ FactT = TypeVar("FactT")
 class LastLook:
     """What somebody saw: the newest commit with its hash, and the number of restore points."""
 
-    commit: int
+    commit: Count
     hash: str
-    points: int
+    points: Count
 
     @classmethod
     def at(cls, state: BackupState) -> LastLook:
         return cls(commit=state.seq, hash=state.head_hash, points=len(state.history))
+
+
+_LOOK = JsonCodec(LastLook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +219,12 @@ class LetGoMemory:
 
     def note_looked(self, look: LastLook) -> None:
         """Note that somebody looked at the backup."""
-        self._facts.put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
+        self._facts.put(_LOOKED, _LOOK.write(look))
 
     def last_look(self) -> LastLook | None:
         """The note of the last look."""
         document = self._facts.get(_LOOKED)
-        if document is None:
-            return None
-        return LastLook(commit=document.count("commit"), hash=document.text("hash"), points=document.count("points"))
+        return None if document is None else _LOOK.read(document)
 
     @property
     def _facts(self) -> RememberedFacts:
@@ -231,12 +237,6 @@ def _name(seq: int, commit_hash: str, kind: str) -> str:
 
 def _no_memory(error: Exception) -> None:
     noted("no_memory", what="what lets something go", why=error)
-
-
-RELEASE_AFTER_MS = 3 * LEFTOVER_AFTER_MS
-"""How long a machine has known of a foreign release before it counts: somebody looks meanwhile."""
-_BY_MAX = 100
-"""Characters shown of a name: every party that may create objects can choose the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from offsite.log.range import PartitionId, Span
 from offsite.model.errors import DamagedCommit
-from offsite.repository.commit import CutBack, ExpiredRange, RecordedHole
-from offsite.repository.commit_json import damaged_commit
-from offsite.repository.segments.part import SegmentPart
-from offsite.repository.segments.segment import Segment, SegmentList
+from offsite.model.untrusted.json_codec import Count, Form, Spare
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.commit import CutBack, ExpiredRange, InlinePartition, RecordedHole, damaged_commit
+from offsite.repository.segments.part import SegmentPart, part_of, read_part, write_part
+from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
+
+
+def _read_closed(document: JsonObject) -> Segment:
+    segment = segment_from_json(document)
+    return segment if document.fields.get("part") is None else read_part(document.child("part")).of(segment)
+
+
+def _write_closed(segment: Segment) -> dict[str, JsonValue]:
+    part = part_of(segment)
+    return {**segment_to_json(segment.as_written), "part": None if part is None else write_part(part)}
+
+
+_CLOSED_SEGMENTS = Form(
+    lambda document, name: SegmentList(map(_read_closed, document.children(name))),
+    lambda segments: list(map(_write_closed, segments)),
+)
+_SPANS = Form(
+    lambda document, name: join_spans((low, high) for low, high in document.integer_rows(name, width=2)),
+    lambda spans: list(map(list, spans)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +49,13 @@ class Branch:
     source's log differs from `at` on. `number` counts the branches of the partition from 1. `expired`: spans that
     retention removed from the branch."""
 
-    partition_id: PartitionId
-    number: int
-    at: int
-    end: int
-    commit: int
-    segments: SegmentList
-    expired: tuple[Span, ...] = ()
+    partition_id: InlinePartition
+    number: Count
+    at: Count
+    end: Count
+    commit: Count
+    segments: Annotated[SegmentList, _CLOSED_SEGMENTS]
+    expired: Annotated[Spare[tuple[Span, ...]], _SPANS] = ()
 
     @property
     def last_commit(self) -> int:

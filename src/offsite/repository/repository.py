@@ -24,12 +24,10 @@ from offsite.model.selection import TopicSelection
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup, OnDamage, log_problem
 from offsite.repository.descriptor import (
+    BACKUP_FORM,
+    REPOSITORY_FORM,
     BackupDescriptor,
     RepositoryDescriptor,
-    decode_backup,
-    decode_repository,
-    encode_backup,
-    encode_repository,
     repositories_above,
 )
 from offsite.repository.json_form import FORMAT, encode_object
@@ -80,7 +78,7 @@ class Repository:
         descriptor = RepositoryDescriptor(
             repository_id=repository_id or random_uuid(), created_at_ms=store.now_ms(), created_by=__version__
         )
-        if store.put_if_absent(ROOT_KEY, encode_repository(descriptor)) is PutResult.OTHER:
+        if store.put_if_absent(ROOT_KEY, REPOSITORY_FORM.encode(descriptor)) is PutResult.OTHER:
             raise _exists(store)
         return cls(store=store, descriptor=descriptor)
 
@@ -104,7 +102,7 @@ class Repository:
             raise RepositoryNotFound(f"there is no repository at {store.url}", hint=hint)
         return cls(
             store=store,
-            descriptor=decode_repository(data, key=ROOT_KEY),
+            descriptor=REPOSITORY_FORM.decode(data, key=ROOT_KEY),
             on_damage=on_damage,
             records_at=records_at,
         )
@@ -146,7 +144,7 @@ class Repository:
         if not is_name_free(self.store, layout):
             raise _removed_lately(layout)
         self._note_uncollected(layout)
-        result = self.store.put_if_absent(layout.descriptor_key, encode_backup(descriptor))
+        result = self.store.put_if_absent(layout.descriptor_key, BACKUP_FORM.encode(descriptor))
         if result is PutResult.OTHER:
             return self._same_or_refused(descriptor)
         marks = (layout.removed_key, layout.removing_key)
@@ -174,7 +172,7 @@ class Repository:
 
     def _descriptor(self, name: str, data: bytes) -> BackupDescriptor:
         key = BackupLayout(backup=name).descriptor_key
-        descriptor = decode_backup(data, key=key)
+        descriptor = BACKUP_FORM.decode(data, key=key)
         if descriptor.name != name:
             raise DamagedObject(f"{key} describes another backup: {descriptor.name!r}")
         return descriptor

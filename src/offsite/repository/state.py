@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Generic, TypeVar, cast
+from typing import Annotated, Generic, TypeVar, cast
 
 from offsite.log.range import PartitionId, Span, TopicIncarnation
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.untrusted.json_codec import Form, Inline, Spare, Unstored, codec_of, integer_within
+from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
     CommitChanges,
+    CompactedRange,
+    ExpiredRange,
     LeftBehindPartition,
     PassProgress,
     Pin,
@@ -27,7 +32,15 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_history import CommitHistory
-from offsite.repository.partition_history import Branch, Spans, borders, held_start, segments_before, spans_before
+from offsite.repository.partition_history import (
+    Branch,
+    Spans,
+    borders,
+    held_start,
+    join_spans,
+    segments_before,
+    spans_before,
+)
 from offsite.repository.segments.segment import Segment, SegmentList
 
 K = TypeVar("K")
@@ -36,6 +49,10 @@ D = TypeVar("D")
 
 _GONE = object()
 """Marks a key of the layers below as removed."""
+
+FIRST_SEQ = 1
+CUTS_MAX = 16
+"""The newest consistent cuts kept in a state. A search for a usable cut reads one after the other."""
 
 
 class LayeredMap(Mapping[K, V]):
@@ -143,9 +160,8 @@ def _laid_over(layers: tuple[dict[K, object], ...]) -> dict[K, object]:
     return whole
 
 
-FIRST_SEQ = 1
-CUTS_MAX = 16
-"""The newest consistent cuts kept in a state. A search for a usable cut reads one after the other."""
+_FIRST = integer_within(FIRST_SEQ, MAX_OFFSET)
+_LAST = Form(lambda document, name: document.integer(name, least=document.integer("first")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +169,30 @@ class CutSpan:
     """A consistent cut, and its commits: `first` to `last`, both inclusive. `completed_at_ms`: when the newest pass
     known to commit `last` was completed."""
 
-    first: int
-    last: int
+    first: Annotated[int, _FIRST]
+    last: Annotated[int, _LAST]
     completed_at_ms: int
-    ref: SnapshotRef
+    ref: Inline[SnapshotRef]
+
+
+def spans_of(ranges: Iterable[ExpiredRange | CompactedRange]) -> Mapping[PartitionId, Spans]:
+    """The spans of each partition, joined."""
+    grouped: dict[PartitionId, list[Span]] = {}
+    for stretch in ranges:
+        grouped.setdefault(stretch.partition_id, []).append((stretch.start, stretch.end))
+    return {partition: join_spans(spans) for partition, spans in grouped.items()}
+
+
+def _write_expired(expired: Mapping[PartitionId, Spans]) -> list[JsonValue]:
+    return [
+        _EXPIRED_RANGE.write(ExpiredRange(partition_id=partition, start=start, end=end))
+        for partition, spans in expired.items()
+        for start, end in spans
+    ]
+
+
+_EXPIRED_RANGE = codec_of(ExpiredRange)
+_EXPIRED = Form(lambda document, name: spans_of(map(_EXPIRED_RANGE.read, document.children(name))), _write_expired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,32 +222,32 @@ class BackupState:
     seq: int = FIRST_SEQ - 1
     head_hash: str = NO_PREVIOUS
     committed_at_ms: int = 0
-    topics: Mapping[TopicIncarnation, TopicShape] = field(default_factory=dict)
-    positions: Mapping[PartitionId, Position] = field(default_factory=dict)
-    segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
-    branches: tuple[Branch, ...] = ()
+    topics: Unstored[Mapping[TopicIncarnation, TopicShape]] = field(default_factory=dict)
+    positions: Unstored[Mapping[PartitionId, Position]] = field(default_factory=dict)
+    segments: Unstored[Mapping[PartitionId, SegmentList]] = field(default_factory=dict)
     holes: tuple[RecordedHole, ...] = ()
     left_behind: tuple[LeftBehindPartition, ...] = ()
-    incomplete: bool = False
-    progress: PassProgress | None = None
-    completed_at_ms: int = 0
+    incomplete: Spare[bool] = False
+    progress: Spare[PassProgress | None] = None
+    completed_at_ms: Unstored[int] = 0
     checkpoints: tuple[Checkpoint, ...] = ()
-    expired: Mapping[PartitionId, Spans] = field(default_factory=dict)
-    compacted: Mapping[PartitionId, Spans] = field(default_factory=dict)
-    compacted_until: Mapping[PartitionId, int] = field(default_factory=dict)
-    pins: tuple[Pin, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
-    cut: SnapshotRef | None = None
-    history: CommitHistory = field(default_factory=CommitHistory)
-    unreadable: str = ""
-    is_outdated: bool = False
-    configs_since: Mapping[TopicIncarnation, int] = field(default_factory=dict, compare=False)
-    cuts: tuple[CutSpan, ...] = field(default=(), compare=False)
-    loose_commits: int = field(default=0, compare=False)
-    loose_entries: int = field(default=0, compare=False)
-    is_own: bool = field(default=False, compare=False)
-    accounted: bool = field(default=False, compare=False)
+    cut: Spare[SnapshotRef | None] = None
+    cuts: Spare[tuple[CutSpan, ...]] = field(default=(), compare=False)
+    branches: Spare[tuple[Branch, ...]] = ()
+    expired: Annotated[Spare[Mapping[PartitionId, Spans]], _EXPIRED] = field(default_factory=dict)
+    compacted: Unstored[Mapping[PartitionId, Spans]] = field(default_factory=dict)
+    compacted_until: Unstored[Mapping[PartitionId, int]] = field(default_factory=dict)
+    pins: Spare[tuple[Pin, ...]] = ()
+    accounted: Spare[bool] = field(default=False, compare=False)
+    history: Unstored[CommitHistory] = field(default_factory=CommitHistory)
+    unreadable: Unstored[str] = ""
+    is_outdated: Unstored[bool] = False
+    configs_since: Unstored[Mapping[TopicIncarnation, int]] = field(default_factory=dict, compare=False)
+    loose_commits: Unstored[int] = field(default=0, compare=False)
+    loose_entries: Unstored[int] = field(default=0, compare=False)
+    is_own: Unstored[bool] = field(default=False, compare=False)
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
         """The latest incarnation of `topic`."""

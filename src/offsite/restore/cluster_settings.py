@@ -13,7 +13,7 @@ from offsite.backup.cluster_settings import ObservedSettings, read_cluster_setti
 from offsite.kafka.settings import SettingsClient
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
-from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 

@@ -24,8 +24,13 @@ from offsite.repository.backup import Backup
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.records_place import writing_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put_outcome
-from offsite.repository.restores.record import RestoreRecord, try_unfinished_restores
+from offsite.repository.restores.record import (
+    RestoreOutcome,
+    RestoreRecord,
+    get_outcome,
+    put_outcome,
+    try_unfinished_restores,
+)
 from offsite.restore.drill_report import DrilledTopic, DrillReport
 from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest

@@ -21,11 +21,12 @@ from offsite.repository.local_memory import adopt, note_written
 from offsite.repository.records_place import record_places, writing_records
 from offsite.repository.removal import check_stays
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import (
+    RestoreOutcome,
     RestoreRecord,
     UnreadableRestore,
     encode_record,
+    put_outcome,
     put_record,
     try_unfinished_restores,
 )

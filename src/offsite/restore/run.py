@@ -20,7 +20,7 @@ from offsite.model.names import named
 from offsite.model.options import Isolation
 from offsite.repository.records_place import prepare_records
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome, put_outcome
+from offsite.repository.restores.record import RepartitionedTopic, RestoredPartition, RestoreOutcome, put_outcome
 from offsite.restore.cluster_settings import apply_metadata
 from offsite.restore.compare.expected import expected_topics
 from offsite.restore.compare.partition import ProofEnds

@@ -21,7 +21,7 @@ from offsite.model.units import parse_time
 from offsite.points.point_in_time import select_chains
 from offsite.points.restore_point import FixedPoint, find_point, fix_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import damaged_commit
 from offsite.repository.coverage import find_origins
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState

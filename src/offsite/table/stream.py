@@ -24,7 +24,7 @@ from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_tim
 from offsite.model.errors import BadOption, DamagedCommit
 from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.repository.backup import Backup
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import Origins, find_range_origins
 from offsite.repository.fold import fold

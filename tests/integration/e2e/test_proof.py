@@ -13,7 +13,7 @@ from offsite.engine.runner import Runner
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import PartitionCounts, parse_partition_counts, parse_renames
 from offsite.points.point_in_time import PointInTime, select_chains
-from offsite.repository.restores.outcome import get_outcome
+from offsite.repository.restores.record import get_outcome
 from offsite.restore.compare.expected import ExpectedTopic, expected_topics
 from offsite.restore.compare.partition import ProofEnds
 from offsite.restore.compare.proof import Proof, prove

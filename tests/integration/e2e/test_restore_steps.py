@@ -24,8 +24,7 @@ from offsite.model.topic_choices import parse_renames
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import get_outcome
-from offsite.repository.restores.record import find_record
+from offsite.repository.restores.record import find_record, get_outcome
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult

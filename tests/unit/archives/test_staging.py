@@ -37,7 +37,7 @@ from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import is_written_here
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.record import RestoreOutcome, put_outcome
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,

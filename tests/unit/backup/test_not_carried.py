@@ -14,7 +14,7 @@ from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import KafkaUnreachable
 from offsite.overview.contents import show_backup
-from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
+from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
 from offsite.restore.plan_report import report_plan
 from tests.fake_cluster.cluster import OF_ALL_BROKERS, OF_THE_BROKER, THE_CLUSTER, FakeGroup
 from tests.fake_cluster.site import Site
@@ -108,7 +108,7 @@ def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.Monke
 
 def test_settings_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
     settings = ClusterSettings()
-    assert b"not_carried" not in encode_settings(settings)
-    assert decode_settings(encode_settings(settings), key="k") == settings
+    assert b"not_carried" not in CLUSTER_SETTINGS.encode(settings)
+    assert CLUSTER_SETTINGS.decode(CLUSTER_SETTINGS.encode(settings), key="k") == settings
     more = ClusterSettings(not_carried=("1 share group: jobs",))
-    assert decode_settings(encode_settings(more), key="k") == more
+    assert CLUSTER_SETTINGS.decode(CLUSTER_SETTINGS.encode(more), key="k") == more

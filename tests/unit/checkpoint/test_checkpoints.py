@@ -28,11 +28,10 @@ from offsite.model.errors import (
     PutOutcomeUnknown,
 )
 from offsite.repository.checkpoint_records import (
+    TAKEN_CHECKPOINT,
     CheckpointEvent,
     CheckpointNote,
     CheckpointRecords,
-    decode_taken,
-    encode_taken,
 )
 from offsite.repository.leftovers import find_orphans
 from offsite.upkeep.retention.pins import pin_point
@@ -407,12 +406,12 @@ def test_what_is_told_of_a_checkpoint_reads_back_and_nonsense_does_not(site: Sit
     begun(site, 7)
     taken = CheckpointRecords.of(site.backup).taken(7)
     assert taken is not None
-    assert decode_taken(encode_taken(taken), key="k") == taken
+    assert TAKEN_CHECKPOINT.decode(TAKEN_CHECKPOINT.encode(taken), key="k") == taken
     twice = replace(taken, ends=(taken.ends[0], taken.ends[0]))
     with pytest.raises(DamagedObject, match="one end for each partition"):
-        decode_taken(encode_taken(twice), key="k")
+        TAKEN_CHECKPOINT.decode(TAKEN_CHECKPOINT.encode(twice), key="k")
     with pytest.raises(DamagedObject):
-        decode_taken(encode_taken(taken)[:-3], key="k")
+        TAKEN_CHECKPOINT.decode(TAKEN_CHECKPOINT.encode(taken)[:-3], key="k")
 
 
 def overwrite(site: Site, key: str, data: bytes) -> None:
@@ -425,7 +424,10 @@ def test_what_a_stranger_tells_of_a_complete_one_changes_nothing_of_it(site: Sit
     told_when_taken = CheckpointRecords.of(site.backup).taken(7)
     assert told_when_taken is not None
     first, *others = told_when_taken.ends
-    for data in (encode_taken(replace(told_when_taken, ends=(replace(first, end=999), *others))), b"not JSON"):
+    for data in (
+        TAKEN_CHECKPOINT.encode(replace(told_when_taken, ends=(replace(first, end=999), *others))),
+        b"not JSON",
+    ):
         overwrite(site, key, data)
         assert replace(show(site, 7), age_s=0.0) == replace(report, age_s=0.0)
         assert explain_checkpoint(site.backup, 7).commit == 2

@@ -9,7 +9,7 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import PartitionId
 from offsite.repository.commit import CONSUMED, Position, RecordedHole
-from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, decode_cut, encode_cut
+from offsite.repository.snapshots.commit_cut import COMMIT_CUT, CommitCut, CutGroup
 from offsite.repository.state import BackupState
 
 WORK = PartitionId(topic="work", topic_id="id", partition=0)
@@ -94,4 +94,4 @@ def test_a_cut_tells_again_what_was_stored() -> None:
         behind=(CutGroup(group="idle", partition_id=WORK, offset=1),),
         exactly_once=("g",),
     )
-    assert decode_cut(encode_cut(cut), key="cut") == cut
+    assert COMMIT_CUT.decode(COMMIT_CUT.encode(cut), key="cut") == cut

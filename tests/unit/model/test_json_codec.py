@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import pytest
 
-from offsite.model.untrusted.json_codec import Count, Inline, JsonCodec, Key, Later, Nullable, Spare, text_up_to
+from offsite.model.untrusted.json_codec import (
+    Count,
+    Inline,
+    JsonCodec,
+    Key,
+    Later,
+    Nullable,
+    OptionalFirst,
+    Spare,
+    Unstored,
+    text_up_to,
+)
 from offsite.model.untrusted.json_object import JsonObject
 
 
@@ -37,6 +48,8 @@ class Example:
     seal: Nullable[Spare[str]] = ""
     part: Spare[Place | None] = None
     short: Annotated[str, text_up_to(3)] = ""
+    first: Spare[OptionalFirst[Place]] = None
+    seen: Unstored[int] = 0
 
 
 LEAST: dict[str, Any] = {"name": "n", "bytes": 3, "topic": "t", "partition": 1, "sizes": {}, "short": ""}
@@ -71,6 +84,7 @@ def test_what_is_written_is_read_again() -> None:
         seal="s",
         part=place,
         short="abc",
+        first=place,
     )
     assert read(**CODEC.write(example)) == example
 
@@ -102,6 +116,18 @@ def test_a_wrong_member_is_named(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(WrongError) as caught:
         read(**members)
     assert str(caught.value) == problem
+
+
+def test_what_is_checked_first_is_named_first() -> None:
+    with pytest.raises(WrongError, match="field 'first' is not an object"):
+        read(first=1, bytes=-1)
+    with pytest.raises(WrongError, match="field 'bytes'"):
+        read(first={"topic": 1}, bytes=-1)
+
+
+def test_an_unstored_field_is_neither_read_nor_written() -> None:
+    assert read(seen=3).seen == 0
+    assert "seen" not in CODEC.write(read())
 
 
 def test_null_is_the_default_of_a_nullable_field() -> None:

@@ -12,9 +12,8 @@ from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
-from offsite.repository.snapshots.cluster_snapshot import (
-    decode_settings,
-    encode_settings,
+from offsite.repository.snapshots.named_object import (
+    CLUSTER_SETTINGS,
     get_cluster_snapshot,
     put_cluster_snapshot,
 )
@@ -73,7 +72,7 @@ def stored(backup: Backup) -> list[str]:
 
 @given(settings)
 def test_settings_read_back_as_written_and_what_could_not_be_read_stays_unknown(found: ClusterSettings) -> None:
-    assert decode_settings(encode_settings(found), key="k") == found
+    assert CLUSTER_SETTINGS.decode(CLUSTER_SETTINGS.encode(found), key="k") == found
 
 
 def test_only_settings_that_changed_are_stored_and_each_restore_point_has_its_own(backup: Backup) -> None:

@@ -12,6 +12,7 @@ from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Position
 from offsite.repository.snapshots.commit_cut import (
+    COMMIT_CUT,
     CheckpointParticipant,
     CommitCut,
     CutGroup,
@@ -19,8 +20,6 @@ from offsite.repository.snapshots.commit_cut import (
     DeclaredPosition,
     LeftOutTransactions,
     OpenAtEnd,
-    decode_cut,
-    encode_cut,
     get_commit_cut,
     put_commit_cut,
 )
@@ -79,7 +78,7 @@ CUT = CommitCut(partitions=(CutPartition(partition_id=PARTITIONS[0], end=9, floo
 
 @given(cuts)
 def test_a_cut_comes_back_as_it_was(cut: CommitCut) -> None:
-    assert decode_cut(encode_cut(cut), key="k") == cut
+    assert COMMIT_CUT.decode(COMMIT_CUT.encode(cut), key="k") == cut
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_a_cut_comes_back_as_it_was(cut: CommitCut) -> None:
 def test_markers_outside_of_what_is_left_out_are_refused(wrong: dict[str, int]) -> None:
     forged = replace(CUT, partitions=(replace(CUT.partitions[0], **wrong),))  # type: ignore[arg-type]
     with pytest.raises(DamagedObject):
-        decode_cut(encode_cut(forged), key="k")
+        COMMIT_CUT.decode(COMMIT_CUT.encode(forged), key="k")
 
 
 @pytest.fixture

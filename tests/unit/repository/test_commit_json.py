@@ -25,7 +25,7 @@ from offsite.repository.commit import (
     SnapshotRef,
     TopicShape,
 )
-from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
+from offsite.repository.commit_log import commit_hash, decode_commit, encode_commit
 from offsite.repository.json_form import NEWEST_FORMAT, encode_canonical, encode_object
 from offsite.repository.layout import BackupLayout, index_key
 from offsite.repository.segments.part import SegmentPart

@@ -15,9 +15,8 @@ from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver, Resto
 from offsite.repository.checkpoint_records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.job import JobLayout
-from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BackupLayout
-from offsite.repository.lease import TTL_S, Lease, LeaseRenewal, ProcessIdentity, _fields
+from offsite.repository.lease import _CLAIM, TTL_S, Lease, LeaseRenewal, ProcessIdentity
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
@@ -176,7 +175,7 @@ def test_a_claim_that_no_process_of_ours_wrote_is_told_and_nobody_asks_for_a_num
 @pytest.mark.timeout(20)
 def test_a_claim_to_the_last_number_of_eight_digits_stops_nobody(terms: Lease, store: LaterStore) -> None:
     first = terms.claim(MINE, "a", take_over=False)
-    claim = encode_object({"format": FORMAT, **_fields(replace(first, term=99_999_999))})
+    claim = _CLAIM.encode(replace(first, term=99_999_999))
     store.put_if_absent(terms.key(99_999_999, "claim"), claim)  # type: ignore[operator]
     store.later_s = TTL_S + 1
     for term in (100_000_000, 100_000_001):

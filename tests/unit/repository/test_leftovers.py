@@ -14,8 +14,7 @@ from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans, find_quiet_restores, find_unnamed_folders
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.repository.restores.record import RestoreOutcome, RestoreRecord, put_outcome, put_record
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import ObjectInfo
 from tests.backups import PARTITIONS, SELECTION, new_backup, run_once, write_segment

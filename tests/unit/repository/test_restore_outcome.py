@@ -9,7 +9,7 @@ import pytest
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedObject
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import (
+from offsite.repository.restores.record import (
     RepartitionedTopic,
     RestoredPartition,
     RestoreOutcome,

@@ -11,10 +11,10 @@ from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.points.incarnations import IncarnationCriteria, find_incarnations
 from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, decode_seal, encode_seal
+from offsite.repository.commit import damaged_commit
 from offsite.repository.commit_history import LINES_PER_CHUNK, PartRef
-from offsite.repository.commit_json import damaged_commit
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segments.part import SegmentPart, part_from_json, part_to_json
+from offsite.repository.segments.part import SegmentPart, read_part, write_part
 from tests.fake_cluster.site import Site, open_site
 
 LAYOUT = BackupLayout(backup="nightly")
@@ -48,9 +48,9 @@ PART = SegmentPart(
     ],
 )
 def test_figures_of_a_part_that_contradict_each_other_are_damage(figures: dict[str, Any]) -> None:
-    told = {**(part_to_json(PART) or {}), **figures}
+    told = {**write_part(PART), **figures}
     with pytest.raises(DamagedCommit):
-        part_from_json(JsonObject(fields=told, damaged=damaged_commit))
+        read_part(JsonObject(fields=told, damaged=damaged_commit))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.leftovers import living_restores
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import get_outcome
-from offsite.repository.restores.record import put_record
+from offsite.repository.restores.record import get_outcome, put_record
 from offsite.restore.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.restore.drill import Drill, DrillRequest
 from offsite.restore.drill_report import DrillReport

@@ -52,8 +52,7 @@ from offsite.repository.generation_sets.generation_set import GenerationPhase, G
 from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.heads import RememberedHead
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.record import put_record
+from offsite.repository.restores.record import RestoreOutcome, put_outcome, put_record
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.plan import prepare_restore
 from offsite.restore.run import run_restore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,9 +24,7 @@ from offsite.repository.job_records import JobRecords
 from offsite.repository.lease import Lease, LeaseClaim
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
-from tests.memory_store import MemoryStore
-from tests.virtual_time import SeededWorld
-from tests.worlds.operator.world import identity
+from tests.worlds.operator.world import TimedStore, identity
 
 PLACES = (
     RepositoryPlace(account="main", repository="memory:///one"),
@@ -56,7 +55,7 @@ class JobProcess:
     uid: str
     key: tuple[str, str]
     job: str
-    store: MemoryStore
+    store: TimedStore
     left: int
     exit_code: int
     frozen: int
@@ -103,11 +102,11 @@ class RestoreOperator:
     known: dict[str, Restore] = field(default_factory=dict)
 
 
-class RestoreWorld(SeededWorld):
+class RestoreWorld:
     def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.stores = {place: MemoryStore(self.clock) for place in PLACES}
-        self.home = MemoryStore(self.clock)
+        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
+        self.stores = {place: TimedStore(self) for place in PLACES}  # type: ignore[arg-type]
+        self.home = TimedStore(self)  # type: ignore[arg-type]
         self.restores = {uid: new_restore(uid, repository=self.rng.choice(PLACES).repository) for uid in UIDS}
         self.operators = [RestoreOperator("x"), RestoreOperator("y")]
         self.processes: list[JobProcess] = []
@@ -115,6 +114,7 @@ class RestoreWorld(SeededWorld):
         self.begun: dict[str, list[str]] = {uid: [] for uid in UIDS}
         self.ended: set[str] = set()
         self.is_asleep = False
+        self.is_calm = False
         self.closed: dict[RepositoryPlace, OffsiteError] = {}
         self.clusters: frozenset[str] | None = None
         self.is_in_force = True

@@ -23,6 +23,10 @@ _SMALL_BYTES = 4 * MIB
 _QUOTES = 2
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
+DIGEST_KEY = "digest"
+_LENGTH = len(f',"{DIGEST_KEY}":"sha256:{64 * "0"}"}}\n')
+_SUFFIX = re.compile(rb',"digest":"sha256:([0-9a-f]{64})"\}\n')
+
 
 class BadJson(ValueError):
     """The bytes are no acceptable JSON. `position` is in bytes."""
@@ -102,11 +106,6 @@ def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside
             break
     if outside + len(data) - end > max_outside:
         raise BadJson(f"JSON with more than {max_outside} bytes outside of text")
-
-
-DIGEST_KEY = "digest"
-_LENGTH = len(f',"{DIGEST_KEY}":"sha256:{64 * "0"}"}}\n')
-_SUFFIX = re.compile(rb',"digest":"sha256:([0-9a-f]{64})"\}\n')
 
 
 class DigestState(Enum):

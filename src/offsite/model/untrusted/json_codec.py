@@ -6,17 +6,20 @@ name), and `X | None` (null, or a missing member). A narrower form stands in the
 Reading goes through `JsonObject`, which finds the wrong member and says what is wrong. A list may be missing, because
 earlier writers left out empty lists. Members without a field are ignored: later versions add some.
 
-Fields are read in their order in the class: the first wrong one is reported.
+Fields are read in their order in the class: the first wrong one is reported. What `First` says is checked before.
+
+At first use two functions are compiled for a class, as `dataclass` compiles its `__init__`: commits are read by the
+hundred thousand entries, and a loop over the fields takes a third longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from functools import cached_property, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -33,20 +36,36 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
+class First:
+    """What is checked of the member of that name before any field is read."""
+
+    check: Callable[[JsonObject, str], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """The name of the member, if the field has another name."""
 
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The field is only stored where the field `other` is not None, and else has its default."""
+
+    other: str
+
+
 class Rule(Enum):
     """`LATER`: the member may be missing, which gives the field's default. `NULL`: null gives the default, too.
-    `SPARE`: the default is not written. `INLINE`: the members of the field's object stand in the surrounding object."""
+    `SPARE`: the default is not written. `INLINE`: the members of the field's object stand in the surrounding object.
+    `UNSTORED`: the field is not stored, and has its default when read."""
 
     LATER = "later"
     NULL = "null"
     SPARE = "spare"
     INLINE = "inline"
+    UNSTORED = "unstored"
 
 
 Later = Annotated[T, Rule.LATER]
@@ -56,6 +75,10 @@ Spare = Annotated[T, Rule.LATER, Rule.SPARE]
 Nullable = Annotated[T, Rule.LATER, Rule.NULL]
 """As `Later`, and null gives the default, too."""
 Inline = Annotated[T, Rule.INLINE]
+Unstored = Annotated[T, Rule.UNSTORED]
+ObjectFirst = Annotated[T, First(JsonObject.child)]
+"""The member is an object, which is checked before any field is read."""
+OptionalFirst = Annotated[T | None, First(JsonObject.optional_child)]
 
 
 def integer_within(least: int, most: int) -> Form:
@@ -78,80 +101,125 @@ PartitionNumber = Annotated[int, Form(JsonObject.partition)]
 TopicName = Annotated[str, Form(JsonObject.topic)]
 
 
-class _Member(NamedTuple):
-    """A field's name; the member's name; how it is read and written; the default that is not written; and whether the
-    members of an object stand in place of the member."""
-
-    name: str
-    key: str
-    read: Callable[[JsonObject, str], object]
-    write: Callable[[Any], JsonValue] | None
-    spared: object
-    is_inline: bool
-
-
 class JsonCodec(Generic[T]):
-    """Reads and writes the dataclass `kind`. Annotations are evaluated at first use."""
+    """Reads and writes the dataclass `kind`. Annotations are evaluated at first use. `early`: the names of fields that
+    are read before the others, where the order of the class is not that of the reader.
 
-    def __init__(self, kind: type[T]) -> None:
-        self._kind = kind
+    `read`: read the value from a `JsonObject`. Raises the error of the object for a member that is missing or wrong.
+    `write`: return the members of the value's object, in the order of the fields.
+    """
 
-    def read(self, document: JsonObject) -> T:
-        """Read the value. Raises the error of `document` for a member that is missing or wrong."""
-        return self._kind(**{name: read(document, key) for name, key, read, _, _, _ in self._members})
+    def __init__(self, kind: type[T], *, early: Sequence[str] = ()) -> None:
+        self._kind, self._early = kind, early
 
-    def write(self, value: T) -> dict[str, JsonValue]:
-        """Return the members of the value's object, in the order of the fields."""
-        members: dict[str, JsonValue] = {}
-        for name, key, _, write, spared, is_inline in self._members:
-            content = getattr(value, name)
-            if content == spared:
-                continue
-            written: Any = content if write is None else write(content)
-            members.update(written if is_inline else {key: written})
-        return members
+    @cached_property
+    def read(self) -> Callable[[JsonObject], T]:
+        names: dict[str, object] = {"kind": self._kind}
+        checks, reads = [], []
+        for number, member in enumerate(sorted(self._members, key=self._turn)):
+            names |= {f"read{number}": member.form.read, f"default{number}": member.default}
+            reading = f"read{number}(document, {member.key!r})"
+            if member.beside is not None:
+                reading = f"default{number} if fields.get({member.beside!r}) is None else {reading}"
+            elif Rule.NULL in member.rules:
+                reading = f"default{number} if fields.get({member.key!r}) is None else {reading}"
+            elif Rule.LATER in member.rules:
+                reading = f"{reading} if {member.key!r} in fields else default{number}"
+            reads.append(f"{member.name}={reading}")
+            if member.first is not None:
+                names[f"first{number}"] = member.first
+                checks.append(f"first{number}(document, {member.key!r})")
+        lines = ["fields = document.fields", *checks, f"return kind({', '.join(reads)})"]
+        return _compiled(f"read_{self._kind.__name__}", "document", lines, names)
+
+    @cached_property
+    def write(self) -> Callable[[T], dict[str, JsonValue]]:
+        names: dict[str, object] = {}
+        writes = []
+        for number, member in enumerate(self._members):
+            names |= {f"write{number}": member.form.write, f"default{number}": member.default}
+            content = f"value.{member.name}"
+            written = content if member.form.write is None else f"write{number}({content})"
+            if Rule.INLINE in member.rules:
+                writes.append(f"**{written}")
+            elif member.beside is not None:
+                writes.append(f"**({{}} if value.{member.beside} is None else {{{member.key!r}: {written}}})")
+            elif Rule.SPARE in member.rules:
+                writes.append(f"**({{}} if {content} == default{number} else {{{member.key!r}: {written}}})")
+            else:
+                writes.append(f"{member.key!r}: {written}")
+        return _compiled(f"write_{self._kind.__name__}", "value", [f"return {{{', '.join(writes)}}}"], names)
+
+    def _turn(self, member: _Member) -> int:
+        return self._early.index(member.name) if member.name in self._early else len(self._early)
 
     @cached_property
     def _members(self) -> tuple[_Member, ...]:
         hints = get_type_hints(self._kind, include_extras=True)
-        defaults = {field.name: field.default for field in fields(self._kind)}  # type: ignore[arg-type]  # a dataclass
-        return tuple(_member(name, hints[name], default) for name, default in defaults.items())
+        declared: Sequence[Field[Any]] = fields(self._kind)  # type: ignore[arg-type]  # a dataclass
+        return tuple(_stored_members((field.name, hints[field.name], _default_of(field)) for field in declared))
+
+
+def _default_of(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _compiled(name: str, parameter: str, lines: Sequence[str], names: dict[str, object]) -> Callable[[Any], Any]:
+    """Compile a function. Nothing but names of our own classes is in its text: every value is in `names`."""
+    exec(f"def {name}({parameter}):\n " + "\n ".join(lines), names)  # noqa: S102
+    return names[name]  # type: ignore[return-value]  # the function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A stored field: `key` is the name of the member, `first` is checked before any member is read, `beside`: see
+    `Beside`."""
+
+    name: str
+    key: str
+    form: Form
+    first: Callable[[JsonObject, str], object] | None
+    beside: str | None
+    default: object
+    rules: frozenset[object]
 
 
 _CODECS: dict[type[Any], JsonCodec[Any]] = {}
 
 
-def _inner(kind: type[Any]) -> JsonCodec[Any]:
+def codec_of(kind: type[T]) -> JsonCodec[T]:
+    """The codec of a class: one for all objects that hold one."""
     return _CODECS.setdefault(kind, JsonCodec(kind))
 
 
-_NOTHING_SPARED = object()
-
-
-def _member(name: str, hint: Any, default: object) -> _Member:  # noqa: ANN401  # any annotation
-    marks: Sequence[object] = hint.__metadata__ if get_origin(hint) is Annotated else ()
-    key = next((mark.name for mark in marks if isinstance(mark, Key)), name)
-    is_inline = Rule.INLINE in marks
-    form = _inlined(get_args(hint)[0]) if is_inline else _form(hint)
-    if Rule.LATER in marks:
-        if default is MISSING:
+def _stored_members(declared: Iterable[tuple[str, Any, object]]) -> Iterator[_Member]:
+    for name, hint, default in declared:
+        marks: Sequence[object] = hint.__metadata__ if get_origin(hint) is Annotated else ()
+        rules = frozenset(mark for mark in marks if isinstance(mark, Rule))
+        if Rule.UNSTORED in rules:
+            continue
+        if Rule.LATER in rules and default is MISSING:
             raise TypeError(f"field {name!r} has no default for objects without it")
-        form = _later(form, default, nullable=Rule.NULL in marks)
-    spared = default if Rule.SPARE in marks else _NOTHING_SPARED
-    return _Member(name, key, form.read, form.write, spared, is_inline)
+        yield _Member(
+            name=name,
+            key=next((mark.name for mark in marks if isinstance(mark, Key)), name),
+            form=_inlined(hint) if Rule.INLINE in rules else _form(hint),
+            first=next((mark.check for mark in marks if isinstance(mark, First)), None),
+            beside=next((mark.other for mark in marks if isinstance(mark, Beside)), None),
+            default=default,
+            rules=rules,
+        )
 
 
-def _later(form: Form, default: object, *, nullable: bool) -> Form:
-    def read(document: JsonObject, name: str) -> object:
-        missing = document.fields.get(name) is None if nullable else name not in document.fields
-        return default if missing else form.read(document, name)
-
-    return Form(read, form.write)
-
-
-def _inlined(kind: type[Any]) -> Form:
-    inner = _inner(kind)
+def _inlined(hint: Any) -> Form:  # noqa: ANN401  # any annotation
+    if (form := _marked_form(hint)) is not None:
+        return form
+    inner = codec_of(get_args(hint)[0])
     return Form(lambda document, _: inner.read(document), inner.write)
+
+
+def _marked_form(hint: Any) -> Form | None:  # noqa: ANN401  # any annotation
+    return next((mark for mark in hint.__metadata__ if isinstance(mark, Form)), None)
 
 
 _PLAIN: Mapping[object, Form] = {
@@ -169,8 +237,7 @@ def _form(hint: Any) -> Form:  # noqa: ANN401  # any annotation
         return _PLAIN[hint]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        forms = [mark for mark in hint.__metadata__ if isinstance(mark, Form)]
-        return forms[0] if forms else _form(arguments[0])
+        return _marked_form(hint) or _form(arguments[0])
     if origin in {Union, UnionType} and len(arguments) == 2 and NoneType in arguments:
         return _optional(_form(next(argument for argument in arguments if argument is not NoneType)))
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
@@ -178,7 +245,7 @@ def _form(hint: Any) -> Form:  # noqa: ANN401  # any annotation
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return Form(partial(_read_choice, kind=hint), lambda choice: choice.value)
     if is_dataclass(hint) and isinstance(hint, type):
-        inner = _inner(hint)
+        inner = codec_of(hint)
         return Form(lambda document, name: inner.read(document.child(name)), inner.write)
     raise TypeError(f"{hint} has no JSON form")
 
@@ -189,7 +256,7 @@ def _listed(element: Any) -> Form:  # noqa: ANN401  # any annotation
         return _mapped(_form(get_args(element)[1]))
     if not is_dataclass(element) or not isinstance(element, type):
         raise TypeError(f"a list of {element} has no JSON form")
-    inner = _inner(element)
+    inner = codec_of(element)
     return Form(
         lambda document, name: tuple(map(inner.read, document.children(name))),
         lambda elements: [inner.write(element) for element in elements],

@@ -16,8 +16,6 @@ from typing import ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.names import is_topic_name
 
-__all__ = ["JsonObject", "JsonValue"]
-
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
@@ -80,9 +78,6 @@ class JsonObject:
             return kind(self.text(name))
         except ValueError as error:
             raise self.wrong(name, f"one of {', '.join(kind)}") from error
-
-    def optional_integer(self, name: str) -> int | None:
-        return None if self.fields.get(name) is None else self.integer(name)
 
     def integer_or(self, name: str, default: int) -> int:
         """Read an integer; `default` for a missing field, and for null."""

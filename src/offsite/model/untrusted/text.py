@@ -14,6 +14,11 @@ from dataclasses import dataclass
 _MARK = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
+_BLANK = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PROPERTY = re.compile(r"\A((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
 
 class NotUtf8(ValueError):
     """Names the byte and the line that are no UTF-8."""
@@ -48,12 +53,6 @@ def printable_lines(text: str) -> str:
     first, *following = text.split("\n")
     indented = (line if line.startswith(" ") or not line else f"  {line}" for line in following)
     return "\n".join(map(printable, (first, *indented)))
-
-
-_BLANK = " \t\f"
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PROPERTY = re.compile(r"\A((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

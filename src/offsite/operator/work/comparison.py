@@ -22,9 +22,8 @@ from offsite.model.names import named
 from offsite.model.selection import TopicSelection, stored_patterns
 from offsite.operator.decide.succession import Successor, may_be_rewritten, must_have_batch
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit
+from offsite.repository.commit import Commit, damaged_commit
 from offsite.repository.commit_history import CommitSummary
-from offsite.repository.commit_json import damaged_commit
 from offsite.repository.declared.entry import LastCommit
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout

@@ -44,6 +44,8 @@ _ROWS_PER_GROUP = 8_192
 MAX_PART_ROWS = 4_000_000
 """Parts are not merged beyond this size: a reader of a whole part of this size needs a gigabyte."""
 
+_NAME_DIGITS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenPartition:
@@ -198,9 +200,6 @@ def _gathered(batch: Sequence[RewrittenPartition]) -> pa.Table:
         rows += len(partition.fresh)
     tables = [part.rows(low, high) for part, (low, high) in stretches.items()]
     return pa.concat_tables([*tables, fresh]).take(pa.array(memoryview(indices), type=pa.int64()))
-
-
-_NAME_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,38 +10,17 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from offsite.log.batch import LastBatch
-from offsite.log.range import PartitionId, Span
+from offsite.log.range import PartitionId
 from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.errors import OffsiteError, check
 from offsite.model.names import is_topic_name
+from offsite.model.untrusted.json_codec import JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments, RowRange, StoredRows
-from offsite.repository.commit import CompactedRange, ExpiredRange, Position, SnapshotRef, TopicShape
-from offsite.repository.commit_json import (
-    checkpoint_from_json,
-    checkpoint_to_json,
-    compacted_from_json,
-    compacted_to_json,
-    expired_from_json,
-    expired_to_json,
-    hole_from_json,
-    hole_to_json,
-    left_behind_from_json,
-    left_behind_to_json,
-    partition_from_json,
-    partition_to_json,
-    pin_from_json,
-    pin_to_json,
-    progress_from_json,
-    progress_to_json,
-    ref_from_json,
-    ref_to_json,
-    topic_from_json,
-    topic_to_json,
-)
+from offsite.repository.commit import CompactedRange, Position, SnapshotRef, TopicShape
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
@@ -51,15 +30,11 @@ from offsite.repository.json_form import (
     parse_part,
 )
 from offsite.repository.parquet import damaged_catalog, from_parquet, integers_of
-from offsite.repository.partition_history import Branch, Spans, join_spans
-from offsite.repository.segments.part import part_from_json, part_of, part_to_json
-from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
-from offsite.repository.state import FIRST_SEQ, BackupState, CutSpan, LayeredMap
+from offsite.repository.segments.segment import SegmentList
+from offsite.repository.state import BackupState, CutSpan, LayeredMap, spans_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-
-RangeT = TypeVar("RangeT")
 
 _STATE = b"offsite.state"
 _TEXTS = ("topic", "topic_id")
@@ -117,42 +92,26 @@ def decode_partitions(
     )
 
 
+_CODEC, _TOPIC, _COMPACTED = JsonCodec(BackupState, early=("cut",)), JsonCodec(TopicShape), JsonCodec(CompactedRange)
+
+
 def state_to_json(state: BackupState) -> dict[str, JsonValue]:
-    """The fields of the state without a column."""
+    """The fields of the state without a column. What `BackupState` does not declare depends on several fields."""
     fields: dict[str, JsonValue] = {
         "format": _format_of(state),
-        "backup": state.backup,
-        "seq": state.seq,
-        "head_hash": state.head_hash,
-        "committed_at_ms": state.committed_at_ms,
+        **_CODEC.write(state),
         "topics": [_topic_to_json(shape, state) for shape in state.topics.values()],
-        "holes": [hole_to_json(hole) for hole in state.holes],
-        "left_behind": [left_behind_to_json(partition) for partition in state.left_behind],
-        **({"incomplete": True} if state.incomplete else {}),
-        **({"progress": progress_to_json(state.progress)} if state.progress else {}),
-        **({"completed_at_ms": state.completed_at_ms} if state.completed_at_ms != _usually_completed(state) else {}),
-        "checkpoints": [checkpoint_to_json(checkpoint) for checkpoint in state.checkpoints],
-        "groups": state.groups,
-        "metadata": ref_to_json(state.metadata),
-        **({"cut": ref_to_json(state.cut)} if state.cut else {}),
-        **({"cuts": list(map(_cut_to_json, state.cuts))} if state.cuts else {}),
-        **({"accounted": True} if state.accounted else {}),
     }
-    more: dict[str, JsonValue] = {
-        "branches": list(map(_branch_to_json, state.branches)),
-        "expired": [expired_to_json(expired) for expired in _ranges(state.expired, ExpiredRange)],
-        "compacted": [
-            compacted_to_json(replace(compacted, until_ms=state.compacted_until.get(compacted.partition_id, -1)))
-            for compacted in _ranges(state.compacted, CompactedRange)
-        ],
-        "pins": list(map(pin_to_json, state.pins)),
-    }
-    return fields | {name: part for name, part in more.items() if part}
+    if state.completed_at_ms != _usually_completed(state):
+        fields["completed_at_ms"] = state.completed_at_ms
+    if state.compacted:
+        fields["compacted"] = list(map(_COMPACTED.write, _compacted_ranges(state)))
+    return fields
 
 
 def _topic_to_json(shape: TopicShape, state: BackupState) -> dict[str, JsonValue]:
     """Catalogs of earlier versions lack `configs_since`; readers then use the catalog's own commit."""
-    return topic_to_json(shape) | {"configs_since": state.configs_since.get(shape.incarnation, state.seq)}
+    return _TOPIC.write(shape) | {"configs_since": state.configs_since.get(shape.incarnation, state.seq)}
 
 
 def _usually_completed(state: BackupState) -> int:
@@ -166,18 +125,11 @@ def _format_of(state: BackupState) -> int:
     return FORMAT_PACKS if state.branches else FORMAT
 
 
-def _ranges(spans_by_partition: Mapping[PartitionId, Spans], kind: Callable[..., RangeT]) -> Iterator[RangeT]:
-    """`spans_by_partition` as ranges of that `kind`."""
-    for partition, spans in spans_by_partition.items():
+def _compacted_ranges(state: BackupState) -> Iterator[CompactedRange]:
+    for partition, spans in state.compacted.items():
         for start, end in spans:
-            yield kind(partition_id=partition, start=start, end=end)
-
-
-def _spans(ranges: Iterable[ExpiredRange | CompactedRange]) -> Mapping[PartitionId, Spans]:
-    grouped: dict[PartitionId, list[Span]] = {}
-    for stretch in ranges:
-        grouped.setdefault(stretch.partition_id, []).append((stretch.start, stretch.end))
-    return {partition: join_spans(spans) for partition, spans in grouped.items()}
+            until_ms = state.compacted_until.get(partition, -1)
+            yield CompactedRange(partition_id=partition, start=start, end=end, until_ms=until_ms)
 
 
 def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, int]:
@@ -190,96 +142,26 @@ def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, i
 def state_from_json(document: JsonObject) -> BackupState:
     """The state, without the fields in columns."""
     is_incomplete, seq = document.optional_flag("incomplete"), document.integer("seq")
-    topics = [(topic_from_json(topic), topic.integer_or("configs_since", seq)) for topic in document.children("topics")]
-    compacted = list(map(compacted_from_json, document.children("compacted")))
+    topics = [(_TOPIC.read(topic), topic.integer_or("configs_since", seq)) for topic in document.children("topics")]
+    compacted = list(map(_COMPACTED.read, document.children("compacted")))
     completed_at_ms = document.integer_or(
         "completed_at_ms", 0 if is_incomplete else document.integer("committed_at_ms")
     )
-    cut = ref_from_json(document.optional_child("cut"))
-    return BackupState(
-        backup=document.text("backup"),
-        seq=seq,
-        head_hash=document.text("head_hash"),
-        committed_at_ms=document.integer("committed_at_ms"),
+    state = _CODEC.read(document)
+    return replace(
+        state,
         topics=LayeredMap({shape.incarnation: shape for shape, _ in topics}),
         configs_since=LayeredMap({shape.incarnation: since for shape, since in topics}),
-        holes=tuple(map(hole_from_json, document.children("holes"))),
-        left_behind=tuple(map(left_behind_from_json, document.children("left_behind"))),
-        incomplete=is_incomplete,
-        progress=progress_from_json(document.optional_child("progress")),
-        completed_at_ms=completed_at_ms,
-        checkpoints=tuple(map(checkpoint_from_json, document.children("checkpoints"))),
-        groups=document.optional_text("groups"),
-        metadata=ref_from_json(document.optional_child("metadata")),
-        cut=cut,
-        cuts=tuple(map(_cut_from_json, document.children("cuts"))) or _lone_cut(cut, seq, completed_at_ms),
-        branches=tuple(map(_branch_from_json, document.children("branches"))),
-        expired=_spans(map(expired_from_json, document.children("expired"))),
-        compacted=_spans(compacted),
+        compacted=spans_of(compacted),
         compacted_until=_latest_times(compacted),
-        pins=tuple(map(pin_from_json, document.children("pins"))),
-        accounted=document.optional_flag("accounted"),
-    )
-
-
-def _cut_to_json(cut: CutSpan) -> JsonValue:
-    return {
-        "first": cut.first,
-        "last": cut.last,
-        "completed_at_ms": cut.completed_at_ms,
-        "key": cut.ref.key,
-        "hash": cut.ref.hash,
-    }
-
-
-def _cut_from_json(document: JsonObject) -> CutSpan:
-    first = document.integer("first", least=FIRST_SEQ)
-    return CutSpan(
-        first=first,
-        last=document.integer("last", least=first),
-        completed_at_ms=document.integer("completed_at_ms"),
-        ref=SnapshotRef(key=document.text("key"), hash=document.text("hash")),
+        completed_at_ms=completed_at_ms,
+        cuts=state.cuts or _lone_cut(state.cut, seq, completed_at_ms),
     )
 
 
 def _lone_cut(cut: SnapshotRef | None, seq: int, completed_at_ms: int) -> tuple[CutSpan, ...]:
     """The cuts in a catalog of an earlier version: only the cut of its own commit."""
     return () if cut is None else (CutSpan(first=seq, last=seq, completed_at_ms=completed_at_ms, ref=cut),)
-
-
-def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
-    """Truncations are rare, so the segments of all branches are few."""
-    return {
-        **partition_to_json(branch.partition_id),
-        "number": branch.number,
-        "at": branch.at,
-        "end": branch.end,
-        "commit": branch.commit,
-        "segments": [
-            {**segment_to_json(segment.as_written), "part": part_to_json(part_of(segment))}
-            for segment in branch.segments
-        ],
-        **({"expired": [list(span) for span in branch.expired]} if branch.expired else {}),
-    }
-
-
-def _branch_from_json(document: JsonObject) -> Branch:
-    return Branch(
-        partition_id=partition_from_json(document),
-        number=document.count("number"),
-        at=document.count("at"),
-        end=document.count("end"),
-        commit=document.count("commit"),
-        segments=SegmentList(map(_closed_segment, document.children("segments"))),
-        expired=join_spans((low, high) for low, high in document.integer_rows("expired", width=2))
-        if "expired" in document.fields
-        else (),
-    )
-
-
-def _closed_segment(document: JsonObject) -> Segment:
-    segment, part = segment_from_json(document), part_from_json(document.optional_child("part"))
-    return segment if part is None else part.of(segment)
 
 
 def _schema() -> pa.Schema:

@@ -10,16 +10,18 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Annotated
 
 from offsite.log.range import PartitionId
 from offsite.model.errors import Damaged
 from offsite.model.journal import warned
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.json_codec import Form, Inline, JsonCodec
+from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments
 from offsite.repository.commit_history import COLUMNS, LINES_PER_CHUNK, Columns, HistoryChunk, PartRef
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.parquet import damaged_catalog, from_parquet, integers_of
 from offsite.repository.segments.body import content_hash
@@ -27,13 +29,23 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 
+def _pair(document: JsonObject, name: str) -> tuple[int, int]:
+    numbers = document.integers(name)
+    if len(numbers) != 2:
+        raise document.wrong(name, "a number and a time")
+    return numbers[0], numbers[1]
+
+
+_PAIR = Form(_pair, list)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRef:
     """A chunk of the history; `first` and `last`: number and time of its first and last commit."""
 
-    ref: PartRef
-    first: tuple[int, int]
-    last: tuple[int, int]
+    ref: Inline[PartRef]
+    first: Annotated[tuple[int, int], _PAIR]
+    last: Annotated[tuple[int, int], _PAIR]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +66,11 @@ class FirstFormSeal:
     history: str
 
 
+_SEAL, _PART_REF = StoredForm(CatalogSeal), JsonCodec(PartRef)
+
+
 def encode_seal(seal: CatalogSeal) -> bytes:
-    return encode_object(
-        {
-            "format": FORMAT,
-            "partitions": seal.partitions,
-            "tail": seal.tail,
-            "segments": [_ref_to_json(part) for part in seal.segments],
-            "history": [
-                {**_ref_to_json(chunk.ref), "first": list(chunk.first), "last": list(chunk.last)}
-                for chunk in seal.history
-            ],
-        }
-    )
+    return _SEAL.encode(seal)
 
 
 def decode_seal(data: bytes, *, key: str, layout: BackupLayout) -> CatalogSeal | FirstFormSeal:
@@ -82,12 +86,8 @@ def decode_seal(data: bytes, *, key: str, layout: BackupLayout) -> CatalogSeal |
     )
 
 
-def _ref_to_json(ref: PartRef) -> dict[str, JsonValue]:
-    return {"key": ref.key, "hash": ref.hash, "rows": ref.rows}
-
-
 def _ref(document: JsonObject, layout: BackupLayout) -> PartRef:
-    ref = PartRef(key=document.text("key"), hash=document.text("hash"), rows=document.count("rows"))
+    ref = _PART_REF.read(document)
     if not layout.is_part(ref.key) or not ref.rows:
         raise document.wrong("key", "that of a part with rows of this backup")
     return ref
@@ -99,13 +99,6 @@ def _chunk(document: JsonObject, layout: BackupLayout) -> HistoryRef:
     if not history_ref.ref.rows <= min(LINES_PER_CHUNK, history_ref.last[0] - history_ref.first[0] + 1):
         raise document.wrong("rows", "a number of lines that its commits have")
     return history_ref
-
-
-def _pair(document: JsonObject, name: str) -> tuple[int, int]:
-    numbers = document.integers(name)
-    if len(numbers) != 2:
-        raise document.wrong(name, "a number and a time")
-    return numbers[0], numbers[1]
 
 
 def encode_lines(lines: Columns) -> bytes:

@@ -53,6 +53,13 @@ SORTED = ("key", "index_key")
 COUNTED = ("partition", "start", "end", "first_offset", "last_offset", "base_timestamp_min_ms", "timestamp_max_ms")
 """Number columns with values close to the previous row."""
 
+FIGURES = ("start", "records", "raw_bytes", "stored_bytes", "base_timestamp_min_ms", "timestamp_max_ms")
+"""Names of the columns."""
+_GROUPS_KEPT = 16
+"""Row groups cached per part, about 4 MB each. A walk through the partitions in order reads each group once."""
+_ROWS_AT_ONCE = 32
+"""Rows decoded at least at a time."""
+
 
 def schema() -> pa.Schema:
     import pyarrow as pa
@@ -127,10 +134,6 @@ def _segment(values: Sequence[Any]) -> Segment:
     return Segment(**cells)
 
 
-FIGURES = ("start", "records", "raw_bytes", "stored_bytes", "base_timestamp_min_ms", "timestamp_max_ms")
-"""Names of the columns."""
-
-
 class FigureColumns:
     """The figures of some rows, in memory."""
 
@@ -166,13 +169,6 @@ RecoverSegments: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
 
 KeptT = TypeVar("KeptT")
 ToldT = TypeVar("ToldT")
-
-_GROUPS_KEPT = 16
-"""Row groups cached per part, about 4 MB each. A walk through the partitions in order reads each group once."""
-
-
-_ROWS_AT_ONCE = 32
-"""Rows decoded at least at a time."""
 
 
 class CatalogPart:

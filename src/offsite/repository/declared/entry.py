@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from offsite.model.names import check_backup_name
-from offsite.model.untrusted.json_codec import Count, Form, Spare, TimeMs, text_up_to
+from offsite.model.untrusted.json_codec import Count, First, Form, OptionalFirst, Spare, TimeMs, text_up_to
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.model.untrusted.text import printable
 from offsite.repository.json_form import Patterns, StoredForm, patterns_needed
@@ -105,7 +105,7 @@ class BackupStart:
     path: str
     tag: str
     cluster: str
-    topics: Annotated[tuple[str, ...], patterns_needed("a list with a pattern of topics")]
+    topics: Annotated[Patterns, patterns_needed("a list with a pattern of topics")]
     exclude: Patterns = ()
 
 
@@ -143,7 +143,7 @@ class Origin:
     recorded."""
 
     last: LastCommit = LastCommit()
-    predecessors: tuple[Predecessor, ...] = ()
+    predecessors: Annotated[tuple[Predecessor, ...], First(JsonObject.children)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +170,12 @@ class DeclaredEntry:
     at_ms: TimeMs
     number: Count
     by: str = ""
-    beginning: Spare[BackupStart | None] = None
-    settings: Spare[BackupSettings | None] = None
-    origin: Spare[Origin | None] = None
-    release: Spare[Release | None] = None
-    chosen: Spare[TopicChoice | None] = None
-    member: Spare[MemberStatement | None] = None
+    beginning: Spare[OptionalFirst[BackupStart]] = None
+    settings: Spare[OptionalFirst[BackupSettings]] = None
+    origin: Spare[OptionalFirst[Origin]] = None
+    release: Spare[OptionalFirst[Release]] = None
+    chosen: Spare[OptionalFirst[TopicChoice]] = None
+    member: Spare[OptionalFirst[MemberStatement]] = None
 
 
 DECLARED_ENTRY = StoredForm(DeclaredEntry)

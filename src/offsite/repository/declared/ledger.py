@@ -24,7 +24,7 @@ from offsite.repository.declared.layout import (
     later_owners,
     owner_key,
 )
-from offsite.repository.descriptor import decode_backup
+from offsite.repository.descriptor import BACKUP_FORM
 from offsite.repository.layout import BackupLayout, folders_below, own_objects
 from offsite.repository.removal import is_name_free
 from offsite.stores.numbered_log import Ledger, LedgerForm
@@ -58,7 +58,7 @@ def is_begun_by(store: Store, backup: str, uid: str) -> bool:
     backup. Raises `DamagedObject`, `FormatTooNew`, and the errors of the store."""
     key = BackupLayout(backup=backup).descriptor_key
     data = store.get(key)
-    return data is None or decode_backup(data, key=key).declared_by in {None, uid}
+    return data is None or BACKUP_FORM.decode(data, key=key).declared_by in {None, uid}
 
 
 def claim_name(store: Store, backup: str, uid: str) -> str:

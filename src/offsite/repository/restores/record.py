@@ -1,8 +1,11 @@
 """The record of a restore, so that the same command can finish the restore after a crash.
 
 Three objects below `restores/<restore>/`, each written once: `restore.json` before any change, `targets.json` when the
-target topics exist (`targets-2.json` when they were created again), and `report.json` at the end (see `outcome`). A
+target topics exist (`targets-2.json` when they were created again), and `report.json` as the last object. A
 restore without a report is unfinished.
+
+The report states, for each restored partition, the source range and the target, so the two can be compared again at any
+time.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Annotated
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
 from offsite.model.names import is_backup_name
 from offsite.model.options import CutChoice
-from offsite.model.untrusted.json_codec import Form, Later, Spare
+from offsite.model.untrusted.json_codec import First, Form, Inline, Key, Later, Spare
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.commit import write_partition
 from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.restores.layout import RestoreLayout
@@ -77,6 +81,7 @@ def _write_starts(starts: tuple[tuple[TopicPartition, int], ...]) -> JsonValue:
 
 
 _STARTS = Form(_read_starts, _write_starts)
+_MAKINGS = First(lambda document, name: name not in document.fields or document.child(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ class RestoreTargets:
 
     topic_ids: tuple[tuple[str, str], ...]
     starts: Annotated[tuple[tuple[TopicPartition, int], ...], _STARTS]
-    makings: Spare[tuple[tuple[str, int], ...]] = ()
+    makings: Annotated[Spare[tuple[tuple[str, int], ...]], _MAKINGS] = ()
 
 
 _RECORD, _TARGETS = StoredForm(RestoreRecord), StoredForm(RestoreTargets)
@@ -206,3 +211,72 @@ def restore_names(store: Store, backup: BackupLayout) -> set[str]:
     prefix = f"{backup.prefix}restores/"
     names = {info.key.removeprefix(prefix).split("/")[0] for info in own_objects(store.list(prefix))}
     return set(filter(is_backup_name, names))
+
+
+def _read_source(document: JsonObject, _: str = "") -> PartitionId:
+    """Names and numbers are read as they are: earlier versions restored to any name."""
+    return PartitionId(
+        topic=document.text("topic"), topic_id=document.text("topic_id"), partition=document.integer("partition")
+    )
+
+
+_SOURCE = Form(_read_source, write_partition)
+_SOURCES = Form(
+    lambda document, name: tuple((_read_source(child), child.integer("end")) for child in document.children(name)),
+    lambda sources: [{**write_partition(source), "end": end} for source, end in sources],
+)
+_TARGET = Form(
+    lambda document, _: TopicPartition(topic=document.text("target"), partition=document.integer("target_partition")),
+    lambda target: {"target": target.topic, "target_partition": target.partition},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """The records of `source` below `source_end` went to `target`, from `target_start` on: at their own offsets, or
+    without gaps. `digest`: the digest of the proof (see `restore.compare.records`), empty without a proof."""
+
+    source: Annotated[Inline[PartitionId], _SOURCE]
+    source_end: Annotated[int, Key("end")]
+    target: Annotated[Inline[TopicPartition], _TARGET]
+    target_start: int
+    same_offsets: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionedTopic:
+    """All of `sources` (pairs of partition and end) below their ends went to `partitions` partitions of `target`, by
+    key."""
+
+    target: str
+    partitions: int
+    keyless_in_turn: bool
+    sources: Annotated[tuple[tuple[PartitionId, int], ...], _SOURCES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOutcome:
+    """The outcome of a restore. `verified` is None if nothing was compared; `findings`: the first difference of each
+    partition."""
+
+    records: int
+    size_bytes: Annotated[int, Key("bytes")]
+    verified: bool | None
+    findings: tuple[str, ...]
+    partitions: tuple[RestoredPartition, ...]
+    repartitioned: tuple[RepartitionedTopic, ...] = ()
+
+
+_OUTCOME = StoredForm(RestoreOutcome)
+
+
+def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) -> None:
+    """Write the report: the restore is finished from now on."""
+    store.put_if_absent(layout.report_key, _OUTCOME.encode(outcome))
+
+
+def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:
+    """The outcome of a restore; None while the restore is unfinished. Raises `DamagedObject`, `FormatTooNew`."""
+    data = store.get(layout.report_key)
+    return None if data is None else _OUTCOME.decode(data, key=layout.report_key)

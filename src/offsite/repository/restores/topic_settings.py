@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
+from offsite.model.untrusted.json_codec import ObjectFirst
 from offsite.repository.json_form import StoredForm
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
@@ -42,7 +43,7 @@ class TargetTopicSettings:
     replication_factor: int
     configs: tuple[tuple[str, str], ...] = ()
     meanwhile: tuple[tuple[str, str], ...] = ()
-    at_end: tuple[tuple[str, str | None], ...] = ()
+    at_end: ObjectFirst[tuple[tuple[str, str | None], ...]] = ()
     left_out: tuple[LeftOutSetting, ...] = ()
 
 
@@ -53,7 +54,7 @@ class SetAsideSettings:
 
     topic: str
     meanwhile: tuple[tuple[str, str], ...]
-    originals: tuple[tuple[str, str | None], ...]
+    originals: ObjectFirst[tuple[tuple[str, str | None], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,10 @@ from dataclasses import dataclass, fields, replace
 from offsite.log.batch import LastBatch
 from offsite.log.stats import LogStats, LogSummary
 from offsite.model.errors import SourceTruncated
+from offsite.model.untrusted.json_codec import Count, Form, JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
-
-_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
-_LISTS = frozenset({"timestamp_types", "leader_epochs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +22,15 @@ class SegmentPart:
     """The figures of a part of the segment `key`, with the meaning of the fields of `Segment`."""
 
     key: str
-    start: int
-    end: int
-    first_offset: int
-    last_offset: int
-    records: int
-    control_batches: int
-    batches: int
-    largest_batch_bytes: int
-    raw_bytes: int
+    start: Count
+    end: Count
+    first_offset: Count
+    last_offset: Count
+    records: Count
+    control_batches: Count
+    batches: Count
+    largest_batch_bytes: Count
+    raw_bytes: Count
     base_timestamp_min_ms: int
     timestamp_max_ms: int
     timestamp_types: tuple[int, ...]
@@ -46,6 +44,8 @@ class SegmentPart:
 
 
 _NAMES = tuple(field.name for field in fields(SegmentPart))
+_EARLY = ("key", "has_transactions", "timestamp_types", "leader_epochs")
+_CODEC = JsonCodec(SegmentPart, early=(*_EARLY, *sorted(_NAMES)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,25 +108,18 @@ def part_of(segment: Segment) -> SegmentPart | None:
     return None if segment.whole is None else SegmentPart(**{name: getattr(segment, name) for name in _NAMES})
 
 
-def part_to_json(part: SegmentPart | None) -> dict[str, JsonValue] | None:
-    """The figures of `part` under their own names."""
-    return None if part is None else {name: getattr(part, name) for name in _NAMES}
-
-
-def part_from_json(document: JsonObject | None) -> SegmentPart | None:
-    """Read the output of `part_to_json`; the figures must be consistent."""
-    if document is None:
-        return None
-    integers = set(_NAMES) - _LISTS - {"key", "has_transactions"}
-    part = SegmentPart(
-        key=document.text("key"),
-        has_transactions=document.flag("has_transactions"),
-        timestamp_types=document.integers("timestamp_types"),
-        leader_epochs=document.integers("leader_epochs"),
-        **{name: document.integer(name) if name in _SIGNED else document.count(name) for name in sorted(integers)},
-    )
+def read_part(document: JsonObject) -> SegmentPart:
+    """Read a part; its figures must be consistent."""
+    part = _CODEC.read(document)
     if not part.first_offset <= part.last_offset or not max(part.start, part.first_offset) < part.end:
         raise document.wrong("first_offset", "an offset before its end and its last one")
     if part.start > part.last_offset:
         raise document.wrong("last_offset", "an offset of its range")
     return part
+
+
+def write_part(part: SegmentPart) -> dict[str, JsonValue]:
+    return _CODEC.write(part)
+
+
+PART_FORM = Form(lambda document, name: read_part(document.child(name)), write_part)

@@ -35,6 +35,15 @@ PIECE_BYTES = 4 * MIB
 _PORTION_BYTES = 512
 """Of zstd without an index: at most 128 blocks, which expand to 16 MiB."""
 
+MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
+"""Limit of a frame, including the batch that fills the frame."""
+_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # incompressible data grows a little
+_MAX_OBJECT_BYTES = 1 << 40
+_READ_AHEAD = 3
+"""Pieces requested at once: hides the latency of an object store, bounds the memory."""
+_READ_AHEAD_BYTES = 16 * MIB
+"""Larger pieces are read one by one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBytes:
@@ -154,16 +163,6 @@ class Assembler:
     def _check_follows(self, first_base: int, last_base: int) -> None:
         if first_base < self._next_offset or last_base >= self._segment.end:
             raise damaged_segment(self._segment, f"batches {first_base} to {last_base} are out of place")
-
-
-MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
-"""Limit of a frame, including the batch that fills the frame."""
-_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # incompressible data grows a little
-_MAX_OBJECT_BYTES = 1 << 40
-_READ_AHEAD = 3
-"""Pieces requested at once: hides the latency of an object store, bounds the memory."""
-_READ_AHEAD_BYTES = 16 * MIB
-"""Larger pieces are read one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, overload
+from typing import Annotated, Protocol, overload
 
 from offsite.log.range import LogRange
 from offsite.model.errors import OffsiteError, check
+from offsite.model.untrusted.json_codec import (
+    Beside,
+    Count,
+    Form,
+    JsonCodec,
+    PartitionNumber,
+    Spare,
+    TopicName,
+    Unstored,
+)
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
 from offsite.stores.store import ObjectInfo
@@ -65,32 +75,15 @@ def oldest_ms(times_ms: Sequence[int]) -> int:
     return min((time_ms for time_ms in times_ms if time_ms > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)
 
 
-_INTEGERS = (
-    "partition",
-    "start",
-    "end",
-    "first_offset",
-    "last_offset",
-    "records",
-    "control_batches",
-    "batches",
-    "largest_batch_bytes",
-    "raw_bytes",
-    "stored_bytes",
-    "base_timestamp_min_ms",
-    "timestamp_max_ms",
-)
-_PLACES = ("position", "index_position", "index_bytes")
-_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
-"""Record times: producers may write any value."""
-_PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
-
-
 class Compression(Enum):
     """How the object is stored. The producer's compression inside the batches is kept either way."""
 
     NONE = "none"
     ZSTD = "zstd"
+
+
+_COMPRESSION = Form(lambda document, name: Compression(document.text(name)), lambda compression: compression.value)
+_InPack = Annotated[Count, Beside("pack")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,33 +107,33 @@ class Segment:
     """
 
     key: str
-    topic: str
+    topic: TopicName
     topic_id: str
-    partition: int
-    start: int
-    end: int
-    first_offset: int
-    last_offset: int
-    records: int
-    control_batches: int
-    batches: int
-    largest_batch_bytes: int
-    raw_bytes: int
-    stored_bytes: int
-    compression: Compression
+    partition: PartitionNumber
+    start: Count
+    end: Count
+    first_offset: Count
+    last_offset: Count
+    records: Count
+    control_batches: Count
+    batches: Count
+    largest_batch_bytes: Count
+    raw_bytes: Count
+    stored_bytes: Count
+    compression: Annotated[Compression, _COMPRESSION]
     base_timestamp_min_ms: int
     timestamp_max_ms: int
     timestamp_types: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     has_transactions: bool
     hash: str
-    index_key: str | None = None
-    index_hash: str | None = None
-    pack: str | None = None
-    position: int = 0
-    index_position: int = 0
-    index_bytes: int = 0
-    whole: Segment | None = None
+    index_key: Spare[str | None] = None
+    index_hash: Spare[str | None] = None
+    pack: Spare[str | None] = None
+    position: _InPack = 0
+    index_position: _InPack = 0
+    index_bytes: _InPack = 0
+    whole: Unstored[Segment | None] = None
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"range of segment {self.key}")
@@ -186,16 +179,34 @@ class Segment:
         return max(self.end, self.last_offset + 1)
 
 
+_CODEC = JsonCodec(
+    Segment,
+    early=(
+        "pack",
+        "partition",
+        "start",
+        "end",
+        "first_offset",
+        "last_offset",
+        "records",
+        "control_batches",
+        "batches",
+        "largest_batch_bytes",
+        "raw_bytes",
+        "stored_bytes",
+        "base_timestamp_min_ms",
+        "timestamp_max_ms",
+        "position",
+        "index_position",
+        "index_bytes",
+    ),
+)
+
+
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
     """The fields of `segment`, which must be whole, under their own names; an absent index is left out."""
     check(segment.whole is None, f"a part of segment {segment.key} is not a segment of a commit")
-    fields: dict[str, JsonValue] = {name: getattr(segment, name) for name in _PLAIN}
-    fields["compression"] = segment.compression.value
-    if segment.index_key is not None:
-        fields |= {"index_key": segment.index_key, "index_hash": segment.index_hash}
-    if segment.pack is not None:
-        fields |= {name: getattr(segment, name) for name in ("pack", *_PLACES)}
-    return fields
+    return _CODEC.write(segment)
 
 
 def segment_from_json(document: JsonObject) -> Segment:
@@ -215,30 +226,9 @@ def segment_from_json(document: JsonObject) -> Segment:
     ):
         raise document.wrong("raw_bytes", "the size of at least its largest batch, or it is stored in no bytes")
     try:
-        return _from_fields(document)
+        return _CODEC.read(document)
     except (ValueError, OffsiteError) as error:
         raise document.damaged(f"segment {document.text('key')}: {error}") from error
-
-
-def _from_fields(document: JsonObject) -> Segment:
-    pack = document.optional_text("pack")
-    counts = (*_INTEGERS, *_PLACES) if pack is not None else _INTEGERS
-    integers = {name: document.integer(name) if name in _SIGNED else document.count(name) for name in counts}
-    return Segment(
-        key=document.text("key"),
-        topic=document.topic(),
-        topic_id=document.text("topic_id"),
-        compression=Compression(document.text("compression")),
-        timestamp_types=document.integers("timestamp_types"),
-        leader_epochs=document.integers("leader_epochs"),
-        has_transactions=document.flag("has_transactions"),
-        hash=document.text("hash"),
-        index_key=document.optional_text("index_key"),
-        index_hash=document.optional_text("index_hash"),
-        pack=pack,
-        whole=None,
-        **integers,
-    )
 
 
 class StoredSegments(Protocol):

@@ -32,6 +32,8 @@ from offsite.stores.store import ObjectWriter, PutResult
 FRAME_BYTES = 4 * MIB
 """Distance between seek points: small enough for seeking, large enough for zstd and for one ranged read."""
 
+TARGET_SEGMENT_BYTES = 128 * MIB
+
 
 class ObjectSink(Protocol):
     """Where segments are written: a store, or a pack in a store."""
@@ -166,9 +168,6 @@ def _position(header: BatchHeader) -> int:
 def _check_ours(result: PutResult, key: str) -> None:
     if result is PutResult.OTHER:
         raise ObjectTaken(f"{key} exists with other content", hint="run the command again: it uses a new name")
-
-
-TARGET_SEGMENT_BYTES = 128 * MIB
 
 
 class SegmentWriter:

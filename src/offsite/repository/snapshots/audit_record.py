@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
+from offsite.model.errors import Damaged, FormatTooNew
 from offsite.model.ids import random_id
 from offsite.model.units import MIB
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.model.untrusted.json_codec import Count, Inline
+from offsite.repository.json_form import StoredForm
 from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import PutResult
 
@@ -74,7 +74,7 @@ class Deletion:
     kind: str
     what: str
     rule: str
-    bytes: int = 0
+    bytes: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,15 @@ class AuditLine:
     newest commit at the time (for a set of generations: the newest entry of its ledger; for an archive: 0). `writer`:
     the mark of the commit to follow, empty without one."""
 
-    at_ms: int
+    at_ms: Count
     who: str
     by: str
-    commit: int
+    commit: Count
     writer: str
-    deletion: Deletion
+    deletion: Inline[Deletion]
+
+
+_LINE = StoredForm(AuditLine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
             AuditLine(at_ms=at_ms, who=who, by=by, commit=commit, writer=writer, deletion=deletion)
             for deletion in deletions[first : first + LINES_PER_OBJECT]
         )
-        data = b"".join(encode_object(_to_json(line)) for line in lines)
+        data = b"".join(_LINE.encode(line) for line in lines)
         store.put_if_absent(layout.audit_key(commit, random_id()), data)
 
 
@@ -130,38 +133,6 @@ def read_audit(
             continue
         for number, data in enumerate((store.get(info.key) or b"").splitlines(keepends=True), start=1):
             try:
-                yield _line(data, source=f"{info.key}:{number}")
+                yield _LINE.decode(data, key=f"{info.key}:{number}")
             except (Damaged, FormatTooNew) as error:
                 yield UnreadableLine(key=f"{info.key}:{number}", problem=error.message)
-
-
-def _to_json(line: AuditLine) -> dict[str, JsonValue]:
-    return {
-        "format": FORMAT,
-        "at_ms": line.at_ms,
-        "who": line.who,
-        "by": line.by,
-        "commit": line.commit,
-        "writer": line.writer,
-        "kind": line.deletion.kind,
-        "what": line.deletion.what,
-        "rule": line.deletion.rule,
-        "bytes": line.deletion.bytes,
-    }
-
-
-def _line(data: bytes, *, source: str) -> AuditLine:
-    document: JsonObject = parse_json_object(data, source=source, damaged=DamagedObject)
-    return AuditLine(
-        at_ms=document.count("at_ms"),
-        who=document.text("who"),
-        by=document.text("by"),
-        commit=document.count("commit"),
-        writer=document.text("writer"),
-        deletion=Deletion(
-            kind=document.text("kind"),
-            what=document.text("what"),
-            rule=document.text("rule"),
-            bytes=document.count("bytes"),
-        ),
-    )

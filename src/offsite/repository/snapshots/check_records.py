@@ -14,6 +14,7 @@ from offsite.model.errors import BadOption, DamagedObject
 from offsite.model.ids import dated_id
 from offsite.model.units import parse_time
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object, with_digest
+from offsite.model.untrusted.json_codec import Count, JsonCodec, Spare
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, own_objects
@@ -42,18 +43,21 @@ class VerifyRecord:
     the record; empty in records of earlier versions."""
 
     depth: str
-    verified_at_ms: int
+    verified_at_ms: Count
     ok: bool
-    damaged: int
-    commit: int
+    damaged: Count
+    commit: Count
     head_hash: str
-    by: str = ""
+    by: Spare[str] = ""
+
+
+VERIFY_RECORD = JsonCodec(VerifyRecord)
 
 
 def put_verify_record(store: Store, layout: BackupLayout, record: VerifyRecord) -> None:
     """Store the record. Raises errors of the store."""
     key = layout.verify_key(record.depth, dated_id(record.verified_at_ms))
-    store.put_if_absent(key, encode_object({"format": FORMAT, **verify_fields(record)}))
+    store.put_if_absent(key, encode_object({"format": FORMAT, **VERIFY_RECORD.write(record)}))
 
 
 def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms: int) -> VerifyRecord | None:
@@ -70,38 +74,12 @@ def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms
     return None
 
 
-def verify_fields(record: VerifyRecord) -> dict[str, JsonValue]:
-    """The record as JSON."""
-    fields: dict[str, JsonValue] = {
-        "depth": record.depth,
-        "verified_at_ms": record.verified_at_ms,
-        "ok": record.ok,
-        "damaged": record.damaged,
-        "commit": record.commit,
-        "head_hash": record.head_hash,
-    }
-    return fields | ({"by": record.by} if record.by else {})
-
-
-def parse_verify_record(document: JsonObject) -> VerifyRecord:
-    """The record written by `verify_fields`. Raises errors of `document`."""
-    return VerifyRecord(
-        depth=document.text("depth"),
-        verified_at_ms=document.count("verified_at_ms"),
-        ok=document.flag("ok"),
-        damaged=document.count("damaged"),
-        commit=document.count("commit"),
-        head_hash=document.text("head_hash"),
-        by=document.text("by") if "by" in document.fields else "",
-    )
-
-
 def _get(store: Store, key: str) -> VerifyRecord:
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} is listed but cannot be read")
     document = parse_json_object(data, source=key, damaged=DamagedObject)
-    record = parse_verify_record(document)
+    record = VERIFY_RECORD.read(document)
     if not key.rpartition("/")[2].startswith(dated_id(record.verified_at_ms, "-")[:-1]):
         raise document.wrong("verified_at_ms", "the time in its name")
     return record

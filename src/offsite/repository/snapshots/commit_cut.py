@@ -8,19 +8,17 @@ taken: stored with the checkpoint, and with the cut compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Annotated
 
-from offsite.log.range import PartitionId
 from offsite.model.errors import DamagedObject
 from offsite.model.names import named
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.commit import SnapshotRef
-from offsite.repository.commit_json import partition_from_json, partition_to_json
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.model.untrusted.json_codec import Count, First, Nullable, PartitionNumber, Spare, TopicName
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.commit import InlinePartition, SnapshotRef
+from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.named_object import get_named, put_named
 from offsite.repository.state import BackupState
@@ -33,9 +31,9 @@ _NAMED_MAX = 3
 class DeclaredPosition:
     """The saved state has read one partition up to offset `end` (exclusive)."""
 
-    topic: str
-    partition: int
-    end: int
+    topic: TopicName
+    partition: PartitionNumber
+    end: Count
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition} up to {self.end}"
@@ -60,44 +58,14 @@ class CheckpointParticipant:
         return f"{self.name}: had read {named(list(map(str, self.positions)), most=_NAMED_MAX)} and {behaviour}"
 
 
-def participants_to_json(participants: Iterable[CheckpointParticipant]) -> dict[str, JsonValue]:
-    """The JSON field for the participants; no field without participants, as before participants existed."""
-    documents: list[JsonValue] = [
-        {
-            "name": participant.name,
-            "can_replay": participant.can_replay,
-            "positions": [
-                {"topic": at.topic, "partition": at.partition, "end": at.end} for at in participant.positions
-            ],
-        }
-        for participant in participants
-    ]
-    return {_FIELD: documents} if documents else {}
+def _check_rising(document: JsonObject, _: str) -> None:
+    end, markers = document.count("end"), document.integers("markers")
+    floor = document.integer("floor", least=0, most=end)
+    if not all(low < high for low, high in pairwise((floor - 1, *markers, end))):
+        raise document.wrong("markers", "rising offsets between floor and end")
 
 
-def participants_from_json(document: JsonObject) -> tuple[CheckpointParticipant, ...]:
-    """Raises errors of `document` for fields that differ from their stored form."""
-    if _FIELD not in document.fields:
-        return ()
-    return tuple(
-        CheckpointParticipant(
-            name=participant.text("name"),
-            can_replay=participant.flag("can_replay"),
-            positions=tuple(_positions(participant)),
-        )
-        for participant in document.children(_FIELD)
-    )
-
-
-_FIELD = "participants"
-
-
-def _positions(document: JsonObject) -> Iterable[DeclaredPosition]:
-    for position in document.children("positions"):
-        yield DeclaredPosition(topic=position.topic(), partition=position.partition(), end=position.count("end"))
-
-
-T = TypeVar("T")
+_RISING = First(_check_rising)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +74,10 @@ class CutPartition:
     with commit markers at the offsets `markers` (rising, below `end`) are left out, as if aborted. `floor`: the first
     offset with a possible record of such a transaction; `end` if none is left out."""
 
-    partition_id: PartitionId
+    partition_id: InlinePartition
     end: int
     floor: int
-    markers: tuple[int, ...] = ()
+    markers: Annotated[tuple[int, ...], _RISING] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +86,9 @@ class CutGroup:
     differs; -1: the group has no offset there."""
 
     group: str
-    partition_id: PartitionId
+    partition_id: InlinePartition
     offset: int
-    metadata: str = ""
+    metadata: Nullable[Spare[str]] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +107,9 @@ class LeftOutTransactions:
 class OpenAtEnd:
     """A transaction open at the commit's end, and the offset of its first record in the partition."""
 
-    partition_id: PartitionId
+    partition_id: InlinePartition
     producer_id: int
-    first_offset: int
+    first_offset: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,138 +126,29 @@ class CommitCut:
     groups: tuple[CutGroup, ...] = ()
     classes: tuple[tuple[str, str], ...] = ()
     left_out: tuple[LeftOutTransactions, ...] = ()
-    left_out_count: int = 0
+    left_out_count: Count = 0
     open: tuple[OpenAtEnd, ...] = ()
     notes: tuple[str, ...] = ()
     refused: str = ""
-    participants: tuple[CheckpointParticipant, ...] = ()
-    behind: tuple[CutGroup, ...] = ()
-    exactly_once: tuple[str, ...] = ()
+    participants: Spare[tuple[CheckpointParticipant, ...]] = ()
+    behind: Spare[tuple[CutGroup, ...]] = ()
+    exactly_once: Spare[tuple[str, ...]] = ()
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="restore what was copied (--cut as-copied), or another commit (--commit)")
+
+
+COMMIT_CUT = StoredForm(CommitCut, damaged=_damaged)
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
     """Store `cut` for the commit after `base`. If `base` has an equal cut, its object is named again."""
     key = partial(BackupLayout(backup=base.backup).cuts_key, base.seq + 1)
-    return put_named(store, encode_cut(cut), recorded=base.cut, key=key)
+    return put_named(store, COMMIT_CUT.encode(cut), recorded=base.cut, key=key)
 
 
 def get_commit_cut(store: Store, ref: SnapshotRef) -> CommitCut:
     """The cut named by a commit. Raises `DamagedObject` if the object is missing or differs from its hash,
     `FormatTooNew`."""
-    return decode_cut(get_named(store, ref, damaged=_damaged), key=ref.key)
-
-
-def encode_cut(cut: CommitCut) -> bytes:
-    """The canonical bytes of `cut`."""
-    return encode_object(
-        {
-            "format": FORMAT,
-            "partitions": [_partition_to_json(partition) for partition in cut.partitions],
-            "groups": [_group_to_json(group) for group in cut.groups],
-            "classes": dict(cut.classes),
-            "left_out": [_left_out_to_json(transactions) for transactions in cut.left_out],
-            "left_out_count": cut.left_out_count,
-            "open": [
-                {
-                    **partition_to_json(transaction.partition_id),
-                    "producer_id": transaction.producer_id,
-                    "first_offset": transaction.first_offset,
-                }
-                for transaction in cut.open
-            ],
-            "notes": list(cut.notes),
-            "refused": cut.refused,
-            **participants_to_json(cut.participants),
-            **({"behind": [_group_to_json(group) for group in cut.behind]} if cut.behind else {}),
-            **({"exactly_once": list(cut.exactly_once)} if cut.exactly_once else {}),
-        }
-    )
-
-
-def decode_cut(data: bytes, *, key: str) -> CommitCut:
-    """The cut in an object. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=_damaged)
-    return CommitCut(
-        partitions=_parts(document, "partitions", _partition),
-        groups=_parts(document, "groups", _group),
-        classes=document.text_map("classes"),
-        left_out=_parts(document, "left_out", _left_out),
-        left_out_count=document.count("left_out_count"),
-        open=_parts(document, "open", _open),
-        notes=document.texts("notes"),
-        refused=document.text("refused"),
-        participants=participants_from_json(document),
-        behind=_parts(document, "behind", _group),
-        exactly_once=document.texts("exactly_once"),
-    )
-
-
-def _parts(document: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...]:
-    return tuple(map(read, document.children(name)))
-
-
-def _partition_to_json(partition: CutPartition) -> JsonValue:
-    fields: dict[str, JsonValue] = {
-        **partition_to_json(partition.partition_id),
-        "end": partition.end,
-        "floor": partition.floor,
-    }
-    return fields | {"markers": list(partition.markers)}
-
-
-def _partition(document: JsonObject) -> CutPartition:
-    end, markers = document.count("end"), document.integers("markers")
-    floor = document.integer("floor", least=0, most=end)
-    if not _is_rising((floor - 1, *markers, end)):
-        raise document.wrong("markers", "rising offsets between floor and end")
-    return CutPartition(partition_id=partition_from_json(document), end=end, floor=floor, markers=markers)
-
-
-def _is_rising(offsets: Sequence[int]) -> bool:
-    return all(low < high for low, high in pairwise(offsets))
-
-
-def _group_to_json(group: CutGroup) -> JsonValue:
-    fields: dict[str, JsonValue] = {"group": group.group, **partition_to_json(group.partition_id)}
-    fields["offset"] = group.offset
-    return fields | ({"metadata": group.metadata} if group.metadata else {})
-
-
-def _group(document: JsonObject) -> CutGroup:
-    return CutGroup(
-        group=document.text("group"),
-        partition_id=partition_from_json(document),
-        offset=document.integer("offset"),
-        metadata=document.optional_text("metadata") or "",
-    )
-
-
-def _left_out_to_json(transactions: LeftOutTransactions) -> JsonValue:
-    partitions: list[JsonValue] = list(transactions.partitions)
-    return {
-        "name": transactions.name,
-        "partitions": partitions,
-        "why": transactions.why,
-        "because": transactions.because,
-    }
-
-
-def _left_out(document: JsonObject) -> LeftOutTransactions:
-    return LeftOutTransactions(
-        name=document.text("name"),
-        partitions=document.texts("partitions"),
-        why=document.text("why"),
-        because=document.text("because"),
-    )
-
-
-def _open(document: JsonObject) -> OpenAtEnd:
-    return OpenAtEnd(
-        partition_id=partition_from_json(document),
-        producer_id=document.integer("producer_id"),
-        first_offset=document.count("first_offset"),
-    )
-
-
-def _damaged(message: str) -> DamagedObject:
-    return DamagedObject(message, hint="restore what was copied (--cut as-copied), or another commit (--commit)")
+    return COMMIT_CUT.decode(get_named(store, ref, damaged=_damaged), key=ref.key)

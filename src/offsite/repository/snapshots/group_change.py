@@ -8,12 +8,11 @@ changed (a group snapshot; offset -1: none); then `change.json`, and only afterw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.log.group_offsets import GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
-from offsite.model.untrusted.json_object import JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, StoredForm, encode_object
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
@@ -31,6 +30,9 @@ class GroupChange:
     commit: int
     created_at_ms: int
     before_hash: str = ""
+
+
+_CHANGE = StoredForm(GroupChange)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +84,7 @@ def put_group_change(
     layout = GroupChangeLayout(backup=backup, change=change.change)
     stored = encode_groups(before)
     _put_new(store, layout.before_key, stored)
-    fields: dict[str, JsonValue] = {
-        "format": FORMAT,
-        "change": change.change,
-        "cluster_id": change.cluster_id,
-        "restore": change.restore,
-        "commit": change.commit,
-        "created_at_ms": change.created_at_ms,
-        "before_hash": content_hash(stored),
-    }
-    data = encode_object(fields)
+    data = _CHANGE.encode(replace(change, before_hash=content_hash(stored)))
     on_record(layout.record_key, data)
     _put_new(store, layout.record_key, data)
 
@@ -147,17 +140,5 @@ def open_change(
     data = store.get(layout.record_key)
     if data is None or any(place.head(layout.undone_key) is not None for place in (store, *undone_in)):
         return None
-    change = _change(data, layout.record_key)
+    change = _CHANGE.decode(data, key=layout.record_key)
     return change if change.change == name else None  # the record may name another change
-
-
-def _change(data: bytes, key: str) -> GroupChange:
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    return GroupChange(
-        change=document.text("change"),
-        cluster_id=document.text("cluster_id"),
-        restore=document.text("restore"),
-        commit=document.integer("commit"),
-        created_at_ms=document.integer("created_at_ms"),
-        before_hash=document.text("before_hash"),
-    )

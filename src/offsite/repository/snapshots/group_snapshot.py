@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.range import TopicIncarnation
 from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.json_codec import Count, JsonCodec, TopicName
+from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.layout import BackupLayout
 from offsite.repository.parquet import read_parquet
@@ -42,13 +43,17 @@ class GoneGroup:
     existed."""
 
     group: str
-    topic: str
+    topic: TopicName
     topic_id: str
-    since: int
+    since: Count
 
     @property
     def incarnation(self) -> TopicIncarnation:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+
+_GONE_GROUP = JsonCodec(GoneGroup)
+"""Snapshots of earlier versions name no gone groups."""
 
 
 def incarnation_of(offsets: TopicOffsets) -> TopicIncarnation:
@@ -98,10 +103,7 @@ def encode_groups(groups: GroupTable, gone: Sequence[GoneGroup] = ()) -> bytes:
     sink = io.BytesIO()
     about: dict[str, JsonValue] = {"format": FORMAT}
     if gone:
-        about[_GONE] = [
-            {"group": group.group, "topic": group.topic, "topic_id": group.topic_id, "since": group.since}
-            for group in gone
-        ]
+        about[_GONE] = list(map(_GONE_GROUP.write, gone))
     table = _table([groups[name] for name in sorted(groups)])
     table = table.replace_schema_metadata({_ABOUT: encode_canonical(about)})
     parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
@@ -121,7 +123,7 @@ def decode_snapshot(data: bytes, *, key: str) -> GroupSnapshot:
         stored = read_parquet(data)
         about = parse_part((stored.schema.metadata or {}).get(_ABOUT, b""), source=key, damaged=_damaged)
         groups = _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
-        return GroupSnapshot(groups=groups, gone=tuple(_gone(about)))
+        return GroupSnapshot(groups=groups, gone=tuple(map(_GONE_GROUP.read, about.children(_GONE))))
     except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
         raise _damaged(f"{key}: {error}") from error
 
@@ -191,17 +193,6 @@ def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
         group: GroupOffsets(group=group, kind=abouts[group][0], state=abouts[group][1], topics=tuple(topics))
         for group, topics in offsets_by_group.items()
     }
-
-
-def _gone(about: JsonObject) -> Iterator[GoneGroup]:
-    """Snapshots of earlier versions name no gone groups."""
-    for document in about.children(_GONE):
-        yield GoneGroup(
-            group=document.text("group"),
-            topic=document.topic(),
-            topic_id=document.text("topic_id"),
-            since=document.count("since"),
-        )
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:

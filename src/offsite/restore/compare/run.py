@@ -33,8 +33,14 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.records_place import GIVEN_AGAIN
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutcome, get_outcome
-from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
+from offsite.repository.restores.record import (
+    RepartitionedTopic,
+    RestoreOutcome,
+    RestoreRecord,
+    find_record,
+    get_outcome,
+    get_targets,
+)
 from offsite.repository.state import BackupState
 from offsite.restore.compare.expected import ExpectedTopic, preserved_extents
 from offsite.restore.compare.partition import ProofEnds

@@ -17,8 +17,7 @@ from offsite.model.clock import Clock
 from offsite.model.journal import warned
 from offsite.model.units import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.commit import FOR_EVER, ExpiredRange, StoredCommit
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import FOR_EVER, ExpiredRange, StoredCommit, damaged_commit
 from offsite.repository.fold import fold
 from offsite.repository.local_memory import NO_RULE, LetGoMemory
 from offsite.repository.replaced import dropped_segments

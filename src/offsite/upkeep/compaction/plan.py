@@ -18,8 +18,7 @@ from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicShape
-from offsite.repository.commit_json import partition_from_json, partition_to_json
+from offsite.repository.commit import TopicShape, read_partition, write_partition
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
@@ -37,7 +36,7 @@ def get_stretches(backup: Backup) -> Stretches:
         if data is None:
             return {}
         document = parse_json_object(data, source=key, damaged=DamagedObject)
-        return {partition_from_json(partition): _spans(partition) for partition in document.children("partitions")}
+        return {read_partition(partition): _spans(partition) for partition in document.children("partitions")}
     except OffsiteError as error:
         noted("hint_unusable", what=key, why=error.message)
         return {}
@@ -70,7 +69,7 @@ def clean_spans(state: BackupState, partition: PartitionId, stretches: Stretches
 
 
 def _to_json(partition: PartitionId, spans: Iterable[Span]) -> dict[str, JsonValue]:
-    return {**partition_to_json(partition), "spans": [{"start": start, "end": end} for start, end in spans]}
+    return {**write_partition(partition), "spans": [{"start": start, "end": end} for start, end in spans]}
 
 
 def _spans(document: JsonObject) -> tuple[Span, ...]:

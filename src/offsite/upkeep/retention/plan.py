@@ -19,8 +19,7 @@ from offsite.model.names import named
 from offsite.model.units import format_duration, format_size
 from offsite.points.point_cut import default_point
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Commit, ExpiredRange
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import Commit, ExpiredRange, damaged_commit
 from offsite.repository.leftovers import living_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from offsite.model.errors import Damaged, DamagedCommit, FormatTooNew
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import SharedParts
-from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import Commit, SnapshotRef, StoredCommit, damaged_commit
 from offsite.repository.commit_log import UnreadableCommit
 from offsite.repository.coverage import CoverageWalk
 from offsite.repository.fold import StateBuilder, fold

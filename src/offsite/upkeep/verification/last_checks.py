@@ -25,15 +25,14 @@ from offsite.repository.snapshots.check_records import (
     AHEAD_MAX_MS,
     DEEP,
     DEPTHS,
+    VERIFY_RECORD,
     DrillRecord,
     VerifyRecord,
     drill_keys,
     get_drill_record,
     last_verify_record,
-    parse_verify_record,
     put_verify_record,
     read_proven,
-    verify_fields,
 )
 from offsite.stores.wrapped_store import display_now_ms
 
@@ -92,7 +91,7 @@ class CheckMemory:
         return facts_of(self.backup, "checks")
 
     def note_check(self, record: VerifyRecord) -> None:
-        self.facts.put(record.depth, verify_fields(record))
+        self.facts.put(record.depth, VERIFY_RECORD.write(record))
 
     def note_drill(self, record: DrillRecord) -> None:
         for name in (_DRILL, *([_PROVEN] if record.proven else [])):
@@ -100,7 +99,7 @@ class CheckMemory:
             self.facts.put(name, {**fields, "by": record.by})
 
     def check(self, depth: str) -> VerifyRecord | None:
-        return self.facts.recall(depth, parse_verify_record)
+        return self.facts.recall(depth, VERIFY_RECORD.read)
 
     def drill(self) -> DrillRecord | None:
         return self.facts.recall(_DRILL, _drill)

@@ -20,8 +20,8 @@ from offsite.repository.json_form import parse_json_object
 from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own_objects
 from offsite.repository.lease import BEATS
 from offsite.repository.segments.body import content_hash
-from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 from offsite.upkeep.verification.history import CheckedHistory, ObjectDamage

@@ -32,8 +32,7 @@ from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.removal import begin_removal
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
-from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.repository.restores.record import RestoreOutcome, RestoreRecord, put_outcome, put_record
 from offsite.restore.lease import hold_restore_lease
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.upkeep.retention.pins import pin_point, unpin_point

@@ -17,7 +17,7 @@ from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject,
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, CommitChanges, CompactedRange, CutBack, ExpiredRange, Position, TopicShape
-from offsite.repository.commit_json import encode_commit
+from offsite.repository.commit_log import encode_commit
 from offsite.repository.json_form import encode_object
 from offsite.repository.layout import index_key
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
@@ -242,7 +242,7 @@ def test_a_pack_waits_for_the_grace_time_of_the_last_segment_in_it(backup: Backu
     roll_up(backup, count=2, partitions=PARTITIONS[:1])
     run_once(backup)
     first_ms = store.now_ms()
-    store.clock.pass_ms(100_000)
+    store._now_ms += 100_000
     roll_up(backup, count=2, partitions=PARTITIONS[1:])
     run_once(backup)
     assert pack not in {each.key for each in plan_now(backup, grace_ms=store.now_ms() - first_ms).objects}
