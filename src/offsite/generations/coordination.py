@@ -212,7 +212,7 @@ class CoordinationTopic:
         for key, value in messages:
             shares.setdefault(partitions[partition_for_key(key, len(partitions))], []).append((key, value))
         for partition, share in shares.items():
-            with PartitionWriter(self._router, partition, on_ack=_unheard, clock=self._clock) as writer:
+            with PartitionWriter(self._router, partition, clock=self._clock) as writer:
                 for first in range(0, len(share), _BATCH_RECORDS):
                     writer.send(self._batch(share[first : first + _BATCH_RECORDS]))
                 writer.flush()
@@ -220,7 +220,3 @@ class CoordinationTopic:
     def _batch(self, messages: list[tuple[bytes, bytes | None]]) -> bytearray:
         now_ms = self._clock.now_ms()
         return encode([Record(n, now_ms, CREATE_TIME, key, value) for n, (key, value) in enumerate(messages)])
-
-
-def _unheard(_index: int, _offset: int) -> None:
-    pass

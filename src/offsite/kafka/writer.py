@@ -104,19 +104,17 @@ class PartitionWriter:
     more.)
     """
 
-    def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
+    def __init__(
         self,
         router: Router,
         topic_partition: TopicPartition,
         *,
-        on_ack: OnAck,
+        on_ack: OnAck | None = None,
         producer: Producer | None = None,
-        guard: Callable[[], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`producer`: the writer of batches outside of transactions, a new producer by default. `guard` is called
-        before every request, repeated or new, and may raise. Raises `ProtectedTopic`. The first request to the cluster
-        comes with the first `send`."""
+        """`producer`: the writer of batches outside of transactions, a new producer by default. Raises
+        `ProtectedTopic`. The first request to the cluster comes with the first `send`."""
         if topic_partition.topic in PROTECTED_TOPICS:
             raise ProtectedTopic(f"{topic_partition.topic} belongs to Kafka itself: offsite never produces into it")
         self._router = router
@@ -125,7 +123,6 @@ class PartitionWriter:
         self._clock = clock or SystemClock()
         self._formats: dict[str | None, ProduceFormat] = {}
         self._own_producer = producer
-        self._guard = guard
         self._pending: deque[_Pending] = deque()
         self._acknowledged: set[tuple[int, int]] = set()  # producers whose batches the partition has taken
         self._sent = 0  # number of pending batches sent over this connection
@@ -165,7 +162,7 @@ class PartitionWriter:
         """Return when all in-sync replicas have acknowledged every batch.
 
         Raises `WriterFenced` (the producer has a higher epoch by now), `TargetMismatch` (too large, bad record),
-        `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, the errors of `guard`, and `LeaderUnavailable`,
+        `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and `LeaderUnavailable`,
         `KafkaTimeout` or `KafkaUnreachable` when an outage lasts too long. The batch named in the error and all later
         batches were not acknowledged; the writer is of no further use.
         """
@@ -248,8 +245,6 @@ class PartitionWriter:
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
-        if self._guard is not None and self._sent < len(self._pending):
-            self._guard()
         while self._sent < len(self._pending):
             pending = self._pending[self._sent]
             self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
@@ -285,7 +280,8 @@ class PartitionWriter:
         self._acknowledged.add(pending.identity)
         self._outage.reset()
         self._absence.reset()
-        self._on_ack(pending.index, base_offset)
+        if self._on_ack is not None:
+            self._on_ack(pending.index, base_offset)
 
     def _receive(self, connection: Connection) -> ProduceAnswer:
         """Receive an acknowledgement. An unreadable answer counts as a lost connection: sent batches are sent again,

@@ -195,13 +195,8 @@ def append(
     producer = as_attempt.producer()
     producer.next_sequence = sequence
     records = [Record(n, BASE_MS + n, 0, b"%d" % n, value) for n, value in enumerate(values)]
-    with PartitionWriter(
-        site.cluster.router,
-        restore.task.partition.target,
-        on_ack=lambda *_: None,
-        producer=producer,
-        guard=as_attempt.guard,
-    ) as writer:
+    as_attempt.guard()
+    with PartitionWriter(site.cluster.router, restore.task.partition.target, producer=producer) as writer:
         writer.send(encode(records))
         writer.flush()
 
