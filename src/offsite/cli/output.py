@@ -1,18 +1,18 @@
 """Prints everything. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
 
-Text for people passes `printable` here, so no view can forget the escape: names come from outside. `-o
-json` prints a document, `-o jsonl` a line per document; both hold the fields of the dataclass. The fields are the
-contract for scripts: fields are added, never renamed.
+A view of a result yields lines and tables; only this module prints them. Text for people passes `printable` here, so no
+view can forget the escape: names come from outside. `-o json` prints a document, `-o jsonl` a line per document; both
+hold the fields of the dataclass. The fields are the contract for scripts: fields are added, never renamed.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TypeVar
 
 import typer
 
@@ -20,16 +20,31 @@ from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
 from offsite.model.plain import plain
 from offsite.model.untrusted.text import printable, printable_lines
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 EXIT_PARTIAL = 3
 """Exit code of a finished command with holes or left-out parts: the data is safe, the report explains."""
 
 WIDTH_OF_FILES = 140
 """Columns of tables in a file or a pipe: enough for a topic name and its figures in a line."""
 
+REST_IN_JSON = "  and {} more; -o json lists them"
+"""Line in place of listed items past the first ones."""
+
 ResultT = TypeVar("ResultT")
+
+
+class Table:
+    """A table for people: the texts of its head and of its rows."""
+
+    def __init__(self, *head: str) -> None:
+        self.head = head
+        self.rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append(cells)
+
+
+Line = str | Table
+"""What a view yields: a line of text, or a table between the lines."""
 
 
 class OutputFormat(StrEnum):
@@ -38,16 +53,46 @@ class OutputFormat(StrEnum):
     JSONL = "jsonl"
 
 
-def emit(result: ResultT, *, output: OutputFormat, render: Callable[[Console, ResultT], None]) -> None:
-    """Print `result` to stdout: as JSON, or for people through `render`."""
+def emit(result: ResultT, *, output: OutputFormat, render: Callable[[ResultT], Iterable[Line]]) -> None:
+    """Print `result` to stdout: as JSON, or for people the lines that `render` makes of it."""
     match output:
         case OutputFormat.TABLE:
-            render(console(), result)
+            print_lines(render(result))
         case OutputFormat.JSON:
             print(json.dumps(plain(result), indent=2))  # noqa: T201
         case OutputFormat.JSONL:
             print(json.dumps(plain(result)))  # noqa: T201
     sys.stdout.flush()  # before anybody is asked about it, or anything is done because of it
+
+
+def print_lines(lines: Iterable[Line], *, to: IO[str] | None = None) -> None:
+    """Print lines and tables to stdout, or `to` another stream. A line is not wrapped: a displayed command can be
+    copied, and found by grep."""
+    for line in lines:
+        if isinstance(line, str):
+            print(printable(line), file=to)
+        else:
+            _print_table(line, to or sys.stdout)
+
+
+def _print_table(table: Table, to: IO[str]) -> None:
+    """Print a table. rich is imported here, so all else stays fast."""
+    from rich import table as rich_table
+
+    from offsite.cli.safe_console import SafeConsole
+
+    shown = rich_table.Table(*table.head)
+    for row in table.rows:
+        shown.add_row(*row)
+    width = None if to.isatty() or to is sys.stderr else WIDTH_OF_FILES
+    SafeConsole(file=to, highlight=False, soft_wrap=True, width=width).print(shown)
+
+
+def first_lines(items: Sequence[ResultT], text: Callable[[ResultT], str], *, most: int, more: str) -> Iterator[str]:
+    """A line for each of the first items, at `most`; the rest is only `more`, with its number in place of `{}`."""
+    yield from map(text, items[:most])
+    if len(items) > most:
+        yield more.format(len(items) - most)
 
 
 def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
@@ -83,11 +128,9 @@ def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
     print(json.dumps({"error": document}), file=sys.stderr)  # noqa: T201
 
 
-def emit_notice(result: ResultT, *, render: Callable[[Console, ResultT], None]) -> None:
+def emit_notice(result: ResultT, *, render: Callable[[ResultT], Iterable[Line]]) -> None:
     """Show `result` to people on stderr, apart from the command's result."""
-    from offsite.cli.safe_console import SafeConsole
-
-    render(SafeConsole(highlight=False, soft_wrap=True, stderr=True), result)
+    print_lines(render(result), to=sys.stderr)
 
 
 def confirm(question: str) -> None:
@@ -109,16 +152,6 @@ def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
     for number, result in enumerate(results):
         yield f"{',' if number else ''}\n  {json.dumps(plain(result))}"
     yield "\n]}\n"
-
-
-def console() -> Console:
-    """Return a console on stdout. rich is imported here, so `--help` and `-o json` stay fast.
-
-    Long lines are not wrapped: a displayed command can be copied, and found by grep.
-    """
-    from offsite.cli.safe_console import SafeConsole
-
-    return SafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 _reported_damage: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
 from offsite.cli.views.backup import render_result
@@ -18,6 +17,7 @@ from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
 from offsite.restore.plan_report import report_plan
 from tests.fake_cluster.cluster import OF_ALL_BROKERS, OF_THE_BROKER, THE_CLUSTER, FakeGroup
 from tests.fake_cluster.site import Site
+from tests.shown import shown
 
 DESCRIBE_CONFIGS = 10
 NAMED = (
@@ -48,9 +48,8 @@ def rich(site: Site) -> Site:
 def test_a_backup_names_what_it_does_not_hold(rich: Site) -> None:
     result = rich.back_up("orders")
     assert result.not_carried == NAMED
-    console = Console(width=200, record=True)
-    render_result(console, result)
-    assert all(line in console.export_text(clear=False) for line in NAMED)
+    text = shown(render_result(result))
+    assert all(line in text for line in NAMED)
 
 
 def test_it_is_known_when_the_source_is_gone(rich: Site) -> None:
@@ -60,10 +59,8 @@ def test_it_is_known_when_the_source_is_gone(rich: Site) -> None:
     assert report_plan(prepared).metadata.not_carried == NAMED
     restored = rich.restore()
     assert restored.metadata.not_carried == NAMED
-    console = Console(width=200, record=True)
-    render_metadata_plan(console, prepared.metadata)
-    render_applied(console, restored.metadata)
-    assert console.export_text().count("not in the backup, create again by hand:") == 2
+    text = shown([*render_metadata_plan(prepared.metadata), *render_applied(restored.metadata)])
+    assert text.count("not in the backup, create again by hand:") == 2
 
 
 def test_a_cluster_that_has_nothing_else_names_nothing(site: Site) -> None:

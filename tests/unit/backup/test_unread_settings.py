@@ -4,7 +4,6 @@ both are said; a topic whose settings nobody ever knew is left out, and named. O
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 
 from offsite.cli.views.backup import render_result
 from offsite.kafka.admin import ClusterAdmin
@@ -12,6 +11,7 @@ from offsite.model.errors import KafkaNotAuthorized
 from offsite.overview.status import read_status
 from offsite.restore.plan_report import report_plan
 from tests.fake_cluster.site import Site
+from tests.shown import shown
 
 DESCRIBE_CONFIGS = 10
 
@@ -40,11 +40,8 @@ def test_records_go_on_and_settings_stay_as_they_were_known(begun: Site) -> None
     (status,) = read_status(begun.repository).backups
     assert status.safe
     assert any("the settings of users come from an earlier run" in note for note in status.notes)
-    console = Console(width=200, record=True)
-    render_result(console, result)
-    assert (
-        "no permission to read the settings of users: the settings of an earlier run are kept" in console.export_text()
-    )
+    text = shown(render_result(result))
+    assert "no permission to read the settings of users: the settings of an earlier run are kept" in text
 
 
 def test_when_the_right_is_back_the_settings_are_read_again(begun: Site) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
@@ -23,6 +22,7 @@ from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.upkeep.verification.history import CommitDamage, ObjectDamage
 from offsite.upkeep.verification.run import VerifyResult, verify_quick
 from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
+from tests.shown import shown
 
 DAMAGED = 13
 PARTIAL = 3
@@ -121,9 +121,7 @@ def compared(verified: bool | None) -> CompareResult:
 
 
 def first_line(result: VerifyResult) -> str:
-    console = Console(width=140, record=True)
-    render_verification(console, result, listed=False)
-    return console.export_text().splitlines()[0]
+    return shown(render_verification(result, listed=False)).splitlines()[0]
 
 
 def test_what_damage_means_has_a_line_of_its_own(store: PosixStore, capsys: pytest.CaptureFixture[str]) -> None:

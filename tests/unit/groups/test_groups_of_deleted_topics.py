@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from offsite.archives.export.plan import ExportRequest, plan_export
 from offsite.archives.export.run import open_target
@@ -39,6 +37,7 @@ from offsite.upkeep.collection.leftovers import leftovers_plan_steps
 from offsite.upkeep.deletion import run_to_end
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
+from tests.shown import shown
 from tests.unit.log.test_group_records import key, value
 
 pytestmark = pytest.mark.usefixtures("asked_again_at_once")
@@ -343,9 +342,7 @@ def test_people_are_told_how_to_take_one_that_is_gone(begun: Site) -> None:
     begun.back_up()
     outlook = report_plan(begun.plan_restore(topics=["orders"], groups=["all"])).groups
     assert outlook is not None
-    console = Console(file=io.StringIO(), width=200)
-    render_outlook(console, outlook, backup="nightly")
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = shown(render_outlook(outlook, backup="nightly"))
     assert "billing has no offsets on orders since commit 2 of " in text
     assert "--groups '*,billing'" in text
 

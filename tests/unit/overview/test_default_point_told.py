@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from offsite.cli.commands.repository import _render_detail
 from offsite.model.units import format_time
@@ -20,6 +19,7 @@ from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
 from tests.cuts import commit_amid, commit_cut
+from tests.shown import shown
 
 CUT, NEWEST = 2, 3
 MORE = f"commit {NEWEST} has 1.2 s more, made during a run, without a consistent cut: --commit {NEWEST}"
@@ -57,10 +57,8 @@ def test_a_damaged_cut_that_restores_go_to_is_no_safe_backup(backup: Backup, tmp
 
 
 def test_show_says_where_a_restore_goes_without_a_commit(backup: Backup) -> None:
-    console = Console(width=200, record=True)
     detail = show_backup(backup)
-    _render_detail(console, detail)
-    assert f"without --commit a restore takes commit {CUT}: {MORE}" in console.export_text()
+    assert f"without --commit a restore takes commit {CUT}: {MORE}" in shown(_render_detail(detail))
     assert detail.consistency is not None
     assert f"Z has one: --commit {CUT}" in detail.consistency.why
 

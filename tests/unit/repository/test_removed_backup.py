@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from offsite.cli.views.repository import render_status
 from offsite.model.errors import CommitsGone
@@ -20,6 +19,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
+from tests.shown import shown
 from tests.unit.operator.work.declared import Declared
 
 NAME = "b"
@@ -71,11 +71,9 @@ def test_what_the_operator_removed_is_told_with_who_did_it_and_why(store: PosixS
     assert removed.who.startswith("process ")
     assert removed.at_ms > 0
     seen_in(store).check_absent()
-    console = Console(width=500)
-    with console.capture() as captured:
-        render_status(console, status)
-    assert "removed on purpose: b, 20" in captured.get()
-    assert "a newer backup has all that is asked; expiry, by process " in captured.get()
+    text = shown(render_status(status))
+    assert "removed on purpose: b, 20" in text
+    assert "a newer backup has all that is asked; expiry, by process " in text
 
 
 def test_a_ledger_without_a_line_says_that_it_was_removed(store: PosixStore) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from offsite.cli.views.verify import render_verification
 from offsite.model.selection import parse_selection
@@ -15,6 +14,7 @@ from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comp
 from offsite.upkeep.verification.run import verify_quick
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
+from tests.shown import shown
 
 pytestmark = pytest.mark.usefixtures("asked_again_at_once")
 
@@ -39,11 +39,9 @@ def compare(
 
 
 def told(site: Site, result: CompareResult) -> str:
-    console = Console(width=300, record=True)
     checked = verify_quick(site.backup)
     object.__setattr__(checked, "against", result)
-    render_verification(console, checked, listed=False)
-    return console.export_text()
+    return shown(render_verification(checked, listed=False))
 
 
 def test_a_topic_that_is_marked_as_deleted_is_left_out_and_named(begun: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +10,11 @@ import typer
 from offsite.cli.archive_options import ArchivePlace, ArchiveReadOptions, archive_source
 from offsite.cli.commands import archive_retention
 from offsite.cli.options import Output, takes
-from offsite.cli.output import OutputFormat, emit
+from offsite.cli.output import Line, OutputFormat, Table, emit
 from offsite.model.errors import Damaged, UnfitArchive
 from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.archives.inspection import ArchiveInspection, RecordLines
     from offsite.archives.kafka_backup import ReindexResult
 
@@ -77,68 +76,62 @@ def reindex(
         raise typer.Exit(Damaged.exit_code)
 
 
-def _render(console: Console, inspection: ArchiveInspection) -> None:
-    from rich.table import Table
-
+def _render(inspection: ArchiveInspection) -> Iterator[Line]:
     of_cluster = f" of cluster {inspection.cluster_id}" if inspection.cluster_id else ""
-    console.print(f"{inspection.format} archive {inspection.archive}{of_cluster}")
+    yield f"{inspection.format} archive {inspection.archive}{of_cluster}"
     table = Table("topic", "partition", "from offset", "to offset", "files", "size")
     for part in inspection.partitions:
         end = "?" if part.end is None else f"{part.end:,}"
         table.add_row(
             part.topic, str(part.partition), f"{part.start:,}", end, str(part.files), format_size(part.size_bytes)
         )
-    console.print(table)
+    yield table
     if inspection.segments:
-        _render_segments(console, inspection)
-    console.print(f"{inspection.groups:,} groups with {inspection.group_offsets:,} committed offsets")
+        yield from _render_segments(inspection)
+    yield f"{inspection.groups:,} groups with {inspection.group_offsets:,} committed offsets"
     for hole in inspection.holes:
-        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+        yield f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
     for damage in inspection.damaged:
-        console.print(f"damaged: {damage}")
+        yield f"damaged: {damage}"
     for damage in inspection.unfit:
-        console.print(f"not imported: {damage}\nnext: {damage.unfit}")
+        yield f"not imported: {damage}\nnext: {damage.unfit}"
     for lack in inspection.fidelity:
-        console.print(f"not in the archive: {lack}")
+        yield f"not in the archive: {lack}"
 
 
-def _render_segments(console: Console, inspection: ArchiveInspection) -> None:
-    from rich.table import Table
-
+def _render_segments(inspection: ArchiveInspection) -> Iterator[Line]:
     table = Table("segment", "offsets", "records", "size", "index")
     for segment in inspection.segments:
         offsets = "-" if segment.first_offset is None else f"{segment.first_offset:,} to {segment.last_offset:,}"
         table.add_row(
             segment.file, offsets, f"{segment.records:,}", format_size(segment.size_bytes), segment.index.value
         )
-    console.print(table)
+    yield table
     if any(segment.index != "ok" for segment in inspection.segments):
-        console.print(f"next: offsite archive reindex {inspection.archive}")
+        yield f"next: offsite archive reindex {inspection.archive}"
 
 
-def _render_records(console: Console, lines: RecordLines) -> None:
-    from rich.table import Table
-
+def _render_records(lines: RecordLines) -> Iterator[Line]:
     table = Table("byte", "size", "offset", "time", "key", "value", "headers")
     for record in lines.records:
         texts = ["null" if text is None else text for text in (record.key, record.value)]
         time = format_time(record.timestamp_ms) if record.timestamp_ms != -1 else "-"
         row = [str(record.position), str(record.size_bytes), f"{record.offset:,}", time, *texts, str(record.headers)]
         table.add_row(*row)
-    console.print(table)
+    yield table
     for damage in lines.damaged:
-        console.print(f"damaged: {damage}")
+        yield f"damaged: {damage}"
 
 
-def _render_reindexed(console: Console, result: ReindexResult) -> None:
+def _render_reindexed(result: ReindexResult) -> Iterator[Line]:
     for segment in result.segments:
         cut = f", {segment.cut_bytes} torn bytes cut off" if segment.cut_bytes else ""
         state = "index written again" if segment.is_rewritten else "index was correct"
-        console.print(f"{segment.file}: {segment.records:,} records, {state}{cut}")
+        yield f"{segment.file}: {segment.records:,} records, {state}{cut}"
     for key in result.partition_indexes:
-        console.print(f"{key}: written again")
+        yield f"{key}: written again"
     for key in result.removed:
-        console.print(f"{key}: removed, it had no records")
+        yield f"{key}: removed, it had no records"
     for damage in result.damage:
-        console.print(f"damaged: {damage}")
-    console.print(f"{result.records:,} records in {len(result.segments)} segments")
+        yield f"damaged: {damage}"
+    yield f"{result.records:,} records in {len(result.segments)} segments"

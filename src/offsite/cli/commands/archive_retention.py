@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +10,22 @@ import typer
 
 from offsite.cli.archive_options import ArchivePlace, BackupId, FormatToWrite
 from offsite.cli.options import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Output, Yes, takes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
+from offsite.cli.output import (
+    REST_IN_JSON,
+    Line,
+    OutputFormat,
+    Table,
+    confirm,
+    emit,
+    emit_each,
+    emit_notice,
+    first_lines,
+)
 from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
 from offsite.model.units import format_size, format_time, parse_duration_s, parse_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.archives.retention import ExpiredObject, RetentionLimits
     from offsite.archives.retention_audit import ArchiveAuditReport
     from offsite.archives.retention_run import ArchiveRetentionPlan, ArchiveRetentionResult, RetentionTarget
@@ -121,14 +129,12 @@ def make_retention_report(
     )
 
 
-def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
+def render_plan(report: ArchiveRetentionReport) -> Iterator[Line]:
     """Show the planned removals, and the kept parts."""
-    from rich.table import Table
-
-    _render_files(console, report, "would be removed")
+    yield from _render_files(report, "would be removed")
     if report.deleted_objects:
         size = format_size(report.deleted_bytes)
-        console.print(f"  {len(report.deleted_objects)} objects ({size}) of files removed earlier would be deleted")
+        yield f"  {len(report.deleted_objects)} objects ({size}) of files removed earlier would be deleted"
     table = Table("topic", "partition", "from offset", "to offset", "files", "size", "kept because")
     for partition in report.kept:
         row = (
@@ -139,24 +145,24 @@ def render_plan(console: Console, report: ArchiveRetentionReport) -> None:
             str(partition.files),
         )
         table.add_row(*row, format_size(partition.bytes), partition.why)
-    console.print(table)
+    yield table
 
 
-def render_done(console: Console, report: ArchiveRetentionReport) -> None:
+def render_done(report: ArchiveRetentionReport) -> Iterator[Line]:
     """Show the removals."""
     if not (report.removed_files or report.deleted_objects or report.locked_objects):
-        console.print(f"{report.format} archive {report.archive}: nothing to delete")
+        yield f"{report.format} archive {report.archive}: nothing to delete"
         return
-    _render_files(console, report, "removed")
-    console.print(f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})")
+    yield from _render_files(report, "removed")
+    yield f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})"
     if report.waiting_objects:
         size = format_size(report.waiting_bytes)
-        console.print(
+        yield (
             f"  {report.waiting_objects} objects ({size}) are not deleted yet: run this command again when "
             "--collect-after has passed"
         )
     for key in report.locked_objects:
-        console.print(f"  protected by the store, not deleted: {key}")
+        yield f"  protected by the store, not deleted: {key}"
 
 
 def audit_line(line: ArchiveAuditReport) -> str:
@@ -167,21 +173,23 @@ def audit_line(line: ArchiveAuditReport) -> str:
     return f"{format_time(line.at_ms)} {line.kind}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
 
 
-def _render_files(console: Console, report: ArchiveRetentionReport, verb: str) -> None:
+def _render_files(report: ArchiveRetentionReport, verb: str) -> Iterator[Line]:
     count, size = len(report.removed_files), format_size(report.removed_bytes)
     kept_size = format_size(report.kept_bytes)
-    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} kept")
+    yield f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} kept"
     if report.from_ms != report.at_ms:
         since = (
             f"from {format_time(report.from_ms)}, the newest record"
             if report.from_ms
             else "from no time: no record has one"
         )
-        console.print(f"  ages count back {since}")
-    for file in report.removed_files[:_LISTED_MAX]:
-        console.print(f"  {file.name}: last message {format_time(file.last_message_ms)}, {file.why}")
-    if count > _LISTED_MAX:
-        console.print(f"  and {count - _LISTED_MAX} more; -o json lists them")
+        yield f"  ages count back {since}"
+    yield from first_lines(
+        report.removed_files,
+        lambda file: f"  {file.name}: last message {format_time(file.last_message_ms)}, {file.why}",
+        most=_LISTED_MAX,
+        more=REST_IN_JSON,
+    )
 
 
 def _bytes(objects: Iterable[ExpiredObject]) -> int:

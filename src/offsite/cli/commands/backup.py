@@ -12,7 +12,7 @@ from offsite.backup.options import parse_backup, parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe
 from offsite.cli.backup_options import BackupOptions, BackupRunOptions, FollowOptions, OptionalFollowOptions
 from offsite.cli.options import Output, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit, note
 from offsite.cli.views.backup import render_result
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption
@@ -21,8 +21,6 @@ from offsite.model.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
 
     from offsite.backup.plan import BackupPlan
     from offsite.follow.options import FollowWords
@@ -222,19 +220,17 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
     )
 
 
-def _render_plan(console: Console, report: PlanReport) -> None:
-    from rich.table import Table
-
+def _render_plan(report: PlanReport) -> Iterator[Line]:
     table = Table("topic", "partition", "from offset", "to offset", "offsets")
     for part in report.partitions:
         table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
-    console.print(table)
+    yield table
     for sick in report.sick:
-        console.print(f"  would be left out: {sick}")
+        yield f"  would be left out: {sick}"
     for cut in report.cut_back:
-        console.print(f"  was cut back at the source; the backup would keep the old records as a branch: {cut}")
+        yield f"  was cut back at the source; the backup would keep the old records as a branch: {cut}"
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
-    console.print(
+    yield (
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
         f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups; "
         f"about {format_size(report.driver_bytes)} of memory for the driver"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options import COLLECT_AFTER, BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import REST_IN_JSON, Line, OutputFormat, confirm, emit, emit_notice, first_lines
 from offsite.cli.views.verify import (
     DeletedLeftovers,
     make_leftovers_report,
@@ -22,8 +23,6 @@ from offsite.upkeep.retention.policy import OFF, parse_retain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from offsite.archives.import_staging import Staging
     from offsite.repository.backup import Backup
@@ -239,45 +238,42 @@ def _report(planned: CollectionPlan) -> CollectionReport:
     )
 
 
-def _render_plan(console: Console, report: CollectionReport) -> None:
-    _print_kept(console, report.kept)
+def _render_plan(report: CollectionReport) -> Iterator[Line]:
+    yield from _print_kept(report.kept)
     if not report.objects:
-        console.print(f"backup {report.backup}: nothing to collect")
+        yield f"backup {report.backup}: nothing to collect"
         return
-    console.print(
+    yield (
         f"backup {report.backup}: {report.objects} objects ({format_size(report.bytes)}) that no restore needs, "
         f"replaced or removed by commits up to {report.upto}; {format_size(report.bytes_to_read)} with the same "
         "records are read first"
     )
-    for key in report.keys[:_LISTED_MAX]:
-        console.print(f"  {key}")
-    if len(report.keys) > _LISTED_MAX:
-        console.print(f"  and {len(report.keys) - _LISTED_MAX} more; -o json lists them")
+    yield from first_lines(report.keys, "  {}".format, most=_LISTED_MAX, more=REST_IN_JSON)
     if not report.is_last:
-        console.print("  more objects follow in the next pass, which starts by itself")
+        yield "  more objects follow in the next pass, which starts by itself"
 
 
-def _print_kept(console: Console, commits: Sequence[DisbelievedCommit]) -> None:
+def _print_kept(commits: Sequence[DisbelievedCommit]) -> Iterator[Line]:
     for commit in commits[:_LISTED_MAX]:
         by = f"by {commit.who}, as the audit says" if commit.who else "without a line in the audit"
-        console.print(f"  commit {commit.commit} removes data, {by}: nothing is deleted for this commit: {commit.why}")
+        yield f"  commit {commit.commit} removes data, {by}: nothing is deleted for this commit: {commit.why}"
     if len(commits) > _LISTED_MAX:
-        console.print(f"  and {len(commits) - _LISTED_MAX} more commits; -o json lists them")
+        yield f"  and {len(commits) - _LISTED_MAX} more commits; -o json lists them"
     if any(not commit.waits for commit in commits):
-        console.print(
+        yield (
             "  next: offsite retention log; if the removal is correct: offsite collect run --retain …, or "
             "--accept-upto N"
         )
 
 
-def _render_collected(console: Console, result: CollectionResult) -> None:
-    _print_kept(console, result.kept)
+def _render_collected(result: CollectionResult) -> Iterator[Line]:
+    yield from _print_kept(result.kept)
     for key in result.locked[:_LISTED_MAX]:
-        console.print(f"protected by the store, not deleted: {key}")
+        yield f"protected by the store, not deleted: {key}"
     if not result.objects:
-        console.print("nothing to collect")
+        yield "nothing to collect"
         return
-    console.print(
+    yield (
         f"collected {result.objects} objects ({format_size(result.bytes)}), replaced or removed by commits up to "
         f"{result.upto}"
     )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options import BackupName, Output, Repo, Yes, takes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import REST_IN_JSON, Line, OutputFormat, confirm, emit, emit_notice, first_lines
 from offsite.cli.wiring import SparkOptions, open_backup, spark
 from offsite.model.errors import BadOption
 from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.repository.backup import Backup
     from offsite.upkeep.compaction.plan import CompactionPlan, CompactionRequest
     from offsite.upkeep.compaction.run import CompactionResult
@@ -185,31 +184,32 @@ def _done_report(planned: CompactionPlan, result: CompactionResult) -> Compacted
 _FIGURES = tuple(field.name for field in fields(CompactedReport) if field.name not in {"backup", "commit"})
 
 
-def _render_plan(console: Console, report: CompactionReport) -> None:
+def _render_plan(report: CompactionReport) -> Iterator[Line]:
     if not report.regions:
         why = ", a restore is running" if report.restore_runs else ""
-        console.print(f"backup {report.backup}: nothing to compact{why}")
+        yield f"backup {report.backup}: nothing to compact{why}"
         return
-    console.print(
+    yield (
         f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact; the latest record "
         "of each key at each restore point is kept"
     )
-    for region in report.regions[:_LISTED_MAX]:
-        console.print(
-            f"  {region.topic}/{region.partition} [{region.start}, {region.end}): {region.records} records in "
-            f"{region.segments} segments, {format_size(region.dirty_bytes)} of {format_size(region.bytes)} new"
-        )
-    if len(report.regions) > _LISTED_MAX:
-        console.print(f"  and {len(report.regions) - _LISTED_MAX} more; -o json lists them")
+    yield from first_lines(report.regions, _region, most=_LISTED_MAX, more=REST_IN_JSON)
 
 
-def _render_done(console: Console, report: CompactedReport) -> None:
+def _region(region: RegionReport) -> str:
+    return (
+        f"  {region.topic}/{region.partition} [{region.start}, {region.end}): {region.records} records in "
+        f"{region.segments} segments, {format_size(region.dirty_bytes)} of {format_size(region.bytes)} new"
+    )
+
+
+def _render_done(report: CompactedReport) -> Iterator[Line]:
     if not report.regions:
-        console.print(f"backup {report.backup}: nothing was compacted")
+        yield f"backup {report.backup}: nothing was compacted"
     else:
-        console.print(
+        yield (
             f"compacted {report.records_before} records ({format_size(report.bytes_before)}) to {report.records_after} "
             f"({format_size(report.bytes_after)}) in commit {report.commit}"
         )
     if report.left_alone:
-        console.print(f"  {report.left_alone} regions were not changed; the log says why")
+        yield f"  {report.left_alone} regions were not changed; the log says why"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalRepo, Output, takes
-from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.output import Line, OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
 from offsite.model.selection import parse_selection, split_all
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.doctor.examine import CheckReport, Examination
     from offsite.doctor.parts import DoctorRequest
 
@@ -79,12 +78,12 @@ def _tell(title: str, report: CheckReport) -> None:
     note(f"{report.verdict:<{_WIDTH}}{title}")
 
 
-def _render(console: Console, examination: Examination) -> None:
+def _render(examination: Examination) -> Iterator[Line]:
     """Show the checks. A cure shared by successive checks is shown once."""
     last_cure = ""
     for check in examination.checks:
-        console.print(f"{check.verdict:<{_WIDTH}}{check.id}: {check.said}")
+        yield f"{check.verdict:<{_WIDTH}}{check.id}: {check.said}"
         if check.cure and check.cure != last_cure:
-            console.print(f"{'':<{_WIDTH}}{check.cure}")
+            yield f"{'':<{_WIDTH}}{check.cure}"
         last_cure = check.cure
-    console.print("nothing failed" if examination.ok else "fix the failed checks, and run doctor again")
+    yield "nothing failed" if examination.ok else "fix the failed checks, and run doctor again"

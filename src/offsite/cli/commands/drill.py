@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, WordChoice, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit, note
 from offsite.cli.views.verify import render_lacking
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, OutputNotWritten
@@ -22,8 +22,6 @@ from offsite.model.units import format_duration, format_size
 from offsite.restore.options import RestoreWords
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.kafka.cluster import Cluster
     from offsite.model.untrusted.json_object import JsonValue
     from offsite.repository.backup import Backup
@@ -185,25 +183,25 @@ def _who() -> str:
         return f"unknown@{socket.gethostname()}"
 
 
-def _render(console: Console, report: DrillReport, *, place: str) -> None:
+def _render(report: DrillReport, *, place: str) -> Iterator[Line]:
     verdict = {True: "PROVEN", False: "NOT PROVEN", None: "NOTHING PROVEN"}[report.proven]
-    console.print(
+    yield (
         f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
         f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
         f"read back in {format_duration(report.compare_s)})"
     )
     for topic in report.topics:
         offsets = "offsets kept" if topic.same_offsets else "gap-free"
-        console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
+        yield f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}"
     for warning in report.warnings:
-        console.print(f"  warning: {warning}")
+        yield f"  warning: {warning}"
     if report.problem:
-        console.print(f"  {report.problem}")
+        yield f"  {report.problem}"
     for finding in report.findings:
-        console.print(f"  DIFFERENT: {finding}")
+        yield f"  DIFFERENT: {finding}"
     if report.lacking:
-        console.print("  the backup itself lacks:")
-        render_lacking(console, report.lacking)
+        yield "  the backup itself lacks:"
+        yield from render_lacking(report.lacking)
     for name in report.leftovers:
-        console.print(f"  removed a leftover of a killed drill: {name}")
-    console.print(f"the report is stored {place}: backups/{report.backup}/drills/{report.drill}/report.html")
+        yield f"  removed a leftover of a killed drill: {name}"
+    yield f"the report is stored {place}: backups/{report.backup}/drills/{report.drill}/report.html"

@@ -26,7 +26,7 @@ from offsite.cli.options import (
     WordChoice,
     takes,
 )
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
@@ -36,8 +36,6 @@ from offsite.model.units import format_size, parse_duration_s
 from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.archives.export.plan import ExportRequest
     from offsite.archives.export.run import ExportJob, ExportPlanReport, ExportResult, ExportTarget
     from offsite.engine.runner import Runner
@@ -250,38 +248,35 @@ def _stop_on_signal() -> Iterator[Event]:
             signal.signal(signum, handler)
 
 
-def _render_plan(console: Console, report: ExportPlanReport) -> None:
-    from rich.table import Table
-
+def _render_plan(report: ExportPlanReport) -> Iterator[Line]:
     table = Table("topic", "partition", "from offset", "to offset", "offsets")
     for part in report.partitions:
         table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
-    console.print(table)
-    console.print(
+    yield table
+    yield (
         f"export {report.source} into the {report.format} archive {report.archive}: about "
         f"{format_size(report.estimated_bytes)} in {report.tasks} tasks, {len(report.holes)} holes; "
         f"{report.groups} groups"
     )
     for note in report.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"
 
 
-def _render_result(console: Console, result: ExportResult) -> None:
-    console.print(
-        f"export of {result.source} into the {result.format} archive {result.archive}",
+def _render_result(result: ExportResult) -> Iterator[Line]:
+    yield f"export of {result.source} into the {result.format} archive {result.archive}"
+    yield (
         f"  {result.records:,} records of {result.topics} topics in {result.files} files, "
-        f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets",
-        sep="\n",
+        f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets"
     )
     for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
     for loss, records in result.losses:
-        console.print(f"  lost: {loss}, in {records:,} records")
+        yield f"  lost: {loss}, in {records:,} records"
     for lack in result.not_held:
-        console.print(f"  not in this format: {lack}")
+        yield f"  not in this format: {lack}"
     for sick in result.sick:
-        console.print(f"  not read: {sick}")
+        yield f"  not read: {sick}"
     for stop in result.postponed:
-        console.print(f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is open")
+        yield f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is open"
     for note in result.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"

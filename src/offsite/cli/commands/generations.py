@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from offsite.cli.options import (
     checked_places,
     takes,
 )
-from offsite.cli.output import OutputFormat, confirm, emit, note
+from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, note
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.units import format_size, format_time, parse_duration_s
@@ -30,8 +31,6 @@ from offsite.repository.generation_sets.entry import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from offsite.generations.assembly import ReportLine
     from offsite.generations.instance import CompletedEffect
@@ -87,64 +86,56 @@ class GenerationOptions:
     kafka_config: KafkaConfigFile = None
 
 
-def render_happened(console: Console, line: ReportLine) -> None:
-    console.print(f"{line.set}: {line.text}")
+def render_happened(line: ReportLine) -> Iterator[Line]:
+    yield f"{line.set}: {line.text}"
 
 
-def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
+def render_sets(sets: Sequence[SetReport]) -> Iterator[Line]:
     if not sets:
-        console.print("no generations; begin with: offsite generations run")
+        yield "no generations; begin with: offsite generations run"
     for generation_set in sets:
-        _render_set(console, generation_set)
+        yield from _render_set(generation_set)
 
 
-def render_release(console: Console, generation_set: SetReport) -> None:
-    console.print(
-        "released: its instance deletes it when the next generation has replaced it; on another machine in 3 days"
-    )
-    _render_set(console, generation_set)
+def render_release(generation_set: SetReport) -> Iterator[Line]:
+    yield "released: its instance deletes it when the next generation has replaced it; on another machine in 3 days"
+    yield from _render_set(generation_set)
 
 
-def _render_set(console: Console, generation_set: SetReport) -> None:
-    from rich.table import Table
-
-    console.print(
-        f"{generation_set.name}: topics {', '.join(generation_set.topics)} of cluster {generation_set.cluster_id}"
-    )
+def _render_set(generation_set: SetReport) -> Iterator[Line]:
+    yield f"{generation_set.name}: topics {', '.join(generation_set.topics)} of cluster {generation_set.cluster_id}"
     table = Table("generation", "instance", "phase", "began", "complete", "place")
     for generation in generation_set.generations:
         table.add_row(
             str(generation.number), generation.instance, _phase(generation), *_times(generation), generation.place
         )
-    console.print(table)
+    yield table
     for generation in generation_set.generations:
         if generation.is_released:
             release_text = f"{format_time(generation.released_ms)}, in the name of {generation.released_by or 'nobody'}"
-            console.print(f"  generation {generation.number} was released: {release_text}")
+            yield f"  generation {generation.number} was released: {release_text}"
         if generation.kept:
-            console.print(f"  generation {generation.number} is kept: {generation.kept}")
-            console.print(
+            yield f"  generation {generation.number} is kept: {generation.kept}"
+            yield (
                 "    look at the source; if this is intended: "
                 f"offsite generations release --name {generation_set.name} --generation {generation.number}"
             )
     for instance, process in generation_set.processes:
-        console.print(f"  instance {instance}: last run by {process}")
+        yield f"  instance {instance}: last run by {process}"
     if generation_set.asked_ms:
-        console.print(
+        yield (
             f"  the next generation was requested at {format_time(generation_set.asked_ms)}: does the other instance "
             "run?"
         )
-    console.print(f"  {generation_set.removed} earlier generations are removed")
+    yield f"  {generation_set.removed} earlier generations are removed"
     for removal in generation_set.removals:
-        console.print(f"    {_removal(removal)}")
+        yield f"    {_removal(removal)}"
     if not generation_set.restore_from:
-        console.print("  nothing to restore from yet: no generation is complete")
+        yield "  nothing to restore from yet: no generation is complete"
     elif generation_set.is_archive:
-        console.print(
-            f"next: offsite import {generation_set.restore_from} --format avro --backup {generation_set.name}-import"
-        )
+        yield f"next: offsite import {generation_set.restore_from} --format avro --backup {generation_set.name}-import"
     else:
-        console.print(f"next: offsite restore plan --backup {generation_set.restore_from}")
+        yield f"next: offsite restore plan --backup {generation_set.restore_from}"
 
 
 def _phase(generation: GenerationReport) -> str:

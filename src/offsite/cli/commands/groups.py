@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice
 from offsite.cli.views.repository import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
 from offsite.model.selection import parse_groups, split_all
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.groups.report import GroupPlanReport, ShownGroups
     from offsite.groups.run import AppliedGroups, PlannedGroups
     from offsite.groups.undo import UndoneGroups
@@ -194,39 +192,35 @@ def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) ->
     return prepare_groups(repository.backup(options.backup), cluster.admin, request)
 
 
-def _render_show(console: Console, shown: ShownGroups) -> None:
-    from rich.table import Table
-
+def _render_show(shown: ShownGroups) -> Iterator[Line]:
     table = Table("group", "type", "state", "topic", "partitions", "behind")
     rows = [(group, topic) for group in shown.groups for topic in group.topics]
     for group, topic in rows[:ROWS_SHOWN]:
         behind = "-" if topic.lag is None else f"{topic.lag:,}"
         table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind)
-    console.print(table)
-    _render_rest(console, len(rows))
-    _render_notes(console, shown.notes)
-    render_gone(console, shown.gone)
-    console.print(f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})")
+    yield table
+    yield from _render_rest(len(rows))
+    yield from _render_notes(shown.notes)
+    yield from render_gone(shown.gone)
+    yield f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})"
 
 
-def _render_plan(console: Console, report: GroupPlanReport) -> None:
-    from rich.table import Table
-
+def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     table = Table("group", "topic", "partition", "in the backup", "now", "then", "how")
     rows = [(group, offset) for group in report.groups for offset in group.offsets]
     for group, offset in rows[:ROWS_SHOWN]:
         name = f"{group.group} (active)" if group.active else group.group
         offsets = (f"{offset.source:,}", _offset(offset.current), _offset(offset.new))
         table.add_row(name, offset.target, str(offset.partition), *offsets, offset.how)
-    console.print(table)
-    _render_rest(console, len(rows))
+    yield table
+    yield from _render_rest(len(rows))
     for topic in report.absent_topics:
-        console.print(f"  topic {topic} is not on the cluster: its offsets are left out")
-    _render_notes(console, report.notes)
-    render_gone(console, report.gone)
-    _render_failed(console, report.failed)
+        yield f"  topic {topic} is not on the cluster: its offsets are left out"
+    yield from _render_notes(report.notes)
+    yield from render_gone(report.gone)
+    yield from _render_failed(report.failed)
     counts = report.counts
-    console.print(
+    yield (
         f"{len(report.groups):,} groups of backup {report.backup} as of commit {report.commit} ({report.origin}): "
         f"{counts.to_set:,} offsets to set, {counts.unchanged:,} already set, {counts.clamped:,} clamped to the log, "
         f"{counts.missing:,} without a partition, {counts.refused:,} refused"
@@ -238,62 +232,59 @@ def records_flag(records: str | None) -> str:
     return "" if records is None else f" --records {shlex.quote(records)}"
 
 
-def render_applied(console: Console, result: AppliedGroups, *, records: str | None = None) -> None:
+def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iterator[Line]:
     """Show the groups now in place; also the last lines of a restore."""
-    console.print(
-        f"{result.groups:,} groups are set: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
-    )
+    yield f"{result.groups:,} groups are set: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
-        console.print(f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}")
+        yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"
     if result.refused:
         names = ",".join(sorted({refused.group for refused in result.refused})[:_NAMED_MAX])
         restore = f" --restore {result.restore}" if result.restore else ""
-        console.print(
+        yield (
             f"  do not start {names} before you decide: it would skip or repeat work. To set it anyway: offsite groups "
             f"apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
         )
     if result.behind:
-        console.print(
+        yield (
             f"  {result.behind:,} offsets point to records that the source had deleted: their groups continue at the "
             "next record"
         )
     if result.clamped:
-        console.print(f"  warning: {result.clamped:,} offsets were outside the log and were set to its nearest end")
+        yield f"  warning: {result.clamped:,} offsets were outside the log and were set to its nearest end"
     if result.missing:
-        console.print(f"  {result.missing:,} offsets have no partition on the cluster and were left out")
+        yield f"  {result.missing:,} offsets have no partition on the cluster and were left out"
     for topic in result.absent_topics:
-        console.print(f"  topic {topic} is not on the cluster: its offsets were left out")
-    _render_notes(console, result.notes)
-    render_gone(console, result.gone)
-    _render_failed(console, result.failed)
+        yield f"  topic {topic} is not on the cluster: its offsets were left out"
+    yield from _render_notes(result.notes)
+    yield from render_gone(result.gone)
+    yield from _render_failed(result.failed)
     if result.change:
-        console.print(
-            f"to go back: offsite groups undo --backup {result.backup} --change {result.change}{records_flag(records)}"
-        )
+        undo = f"offsite groups undo --backup {result.backup} --change {result.change}{records_flag(records)}"
+        yield f"to go back: {undo}"
 
 
-def _render_undone(console: Console, result: UndoneGroups) -> None:
-    console.print(
+def _render_undone(result: UndoneGroups) -> Iterator[Line]:
+    yield (
         f"{result.groups:,} groups are back to the state before change {result.change}: "
         f"{result.offsets_put_back:,} offsets set back, {result.offsets_removed:,} removed"
     )
-    _render_failed(console, result.failed)
+    yield from _render_failed(result.failed)
 
 
-def _render_failed(console: Console, failed: Sequence[GroupFailure]) -> None:
+def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:
     for failure in failed:
-        console.print(f"  group {failure.group} was not changed: {failure.message}")
+        yield f"  group {failure.group} was not changed: {failure.message}"
 
 
-def _render_notes(console: Console, notes: Sequence[str]) -> None:
+def _render_notes(notes: Sequence[str]) -> Iterator[Line]:
     for note in notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"
 
 
-def _render_rest(console: Console, rows: int) -> None:
+def _render_rest(rows: int) -> Iterator[Line]:
     if rows > ROWS_SHOWN:
-        console.print(f"… {rows - ROWS_SHOWN:,} more rows: -o json has all of them")
+        yield f"… {rows - ROWS_SHOWN:,} more rows: -o json has all of them"
 
 
 def _offset(offset: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,15 +10,13 @@ import typer
 
 from offsite.cli.archive_options import ArchiveReadOptions, SkipDamaged, archive_source
 from offsite.cli.options import BackupName, Output, Repo, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.archives.import_run import ImportResult
     from offsite.model.selection import TopicSelection
 
@@ -87,24 +86,23 @@ def _selection(options: ImportOptions) -> TopicSelection | None:
     return parse_selection(options.topics or ["*"], options.exclude or (), internal=not options.topics)
 
 
-def _render_result(console: Console, result: ImportResult) -> None:
-    render_import(console, result)
-    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+def _render_result(result: ImportResult) -> Iterator[Line]:
+    yield from render_import(result)
+    yield f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep"
 
 
-def render_import(console: Console, result: ImportResult) -> None:
+def render_import(result: ImportResult) -> Iterator[Line]:
     """Show the imported data, without the next step."""
-    console.print(
-        f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}",
+    yield f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}"
+    yield (
         f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
-        f"{format_size(result.stored_bytes)} in {result.segments} segments",
-        sep="\n",
+        f"{format_size(result.stored_bytes)} in {result.segments} segments"
     )
     if result.groups is not None:
-        console.print(f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets")
+        yield f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets"
     for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
     for damage in result.damaged:
-        console.print(f"  damaged: {damage}")
+        yield f"  damaged: {damage}"
     for lack in result.fidelity:
-        console.print(f"  not in the archive: {lack}")
+        yield f"  not in the archive: {lack}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options import Output, Repo
-from offsite.cli.output import OutputFormat, emit
+from offsite.cli.output import Line, OutputFormat, Table, emit
 from offsite.cli.wiring import open_repository
 from offsite.model.units import format_size, format_time, parse_duration_s
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.jobs.end import ForgetResult
     from offsite.jobs.status import JobList, JobReport
 
@@ -74,43 +73,41 @@ def command_line(report: JobReport) -> str:
     return shlex.join(["offsite", *report.arguments])
 
 
-def _render_list(console: Console, listing: JobList) -> None:
-    from rich.table import Table
-
+def _render_list(listing: JobList) -> Iterator[Line]:
     if not listing.jobs:
-        console.print("no job was requested from a coordinator yet")
+        yield "no job was requested from a coordinator yet"
         return
     table = Table("job", "state", "kind", "backup", "requested", "by")
     for job in listing.jobs:
         requested = job.problem or format_time(job.asked_at_ms)
         state = f"{job.state} (claimed)" if job.claimed else job.state
         table.add_row(job.id, state, job.kind, job.backup, requested, job.asked_by)
-    console.print(table)
+    yield table
 
 
-def _render_forgotten(console: Console, forgotten: ForgetResult) -> None:
-    console.print(
+def _render_forgotten(forgotten: ForgetResult) -> Iterator[Line]:
+    yield (
         f"{len(forgotten.jobs):,} job records deleted"
         + (f", {forgotten.kept:,} others of that age are kept" if forgotten.kept else "")
     )
 
 
-def _render_job(console: Console, report: JobReport) -> None:
-    console.print(f"job {report.id}: {report.state}")
-    console.print(f"  {command_line(report)}")
-    console.print(f"  requested at {format_time(report.asked_at_ms)} by {report.asked_by}")
+def _render_job(report: JobReport) -> Iterator[Line]:
+    yield f"job {report.id}: {report.state}"
+    yield f"  {command_line(report)}"
+    yield f"  requested at {format_time(report.asked_at_ms)} by {report.asked_by}"
     if report.cancelled_by:
-        console.print(f"  cancel requested by {report.cancelled_by}")
+        yield f"  cancel requested by {report.cancelled_by}"
     if (progress := report.progress) is not None and report.ended_at_ms < 0:
-        console.print(
+        yield (
             f"  {progress.label}: {format_size(progress.moved_bytes)}, {progress.records:,} records, "
             f"{progress.tasks_done}/{progress.tasks_total} tasks"
         )
     if report.worker:
-        console.print(f"  {report.worker} works on it")
+        yield f"  {report.worker} works on it"
     if report.ended_at_ms >= 0:
-        console.print(f"  ended at {format_time(report.ended_at_ms)} with exit code {report.exit_code}")
+        yield f"  ended at {format_time(report.ended_at_ms)} with exit code {report.exit_code}"
     if report.claimed:
-        console.print(f"  {report.claimed}")
+        yield f"  {report.claimed}"
     if report.said:
-        console.print(report.said.rstrip())
+        yield report.said.rstrip()

@@ -23,15 +23,13 @@ from offsite.cli.options import (
     checked_places,
     takes,
 )
-from offsite.cli.output import OutputFormat, emit, note, report_damage
+from offsite.cli.output import Line, OutputFormat, emit, note, report_damage
 from offsite.cli.views.backup import OutageLines, render_commit
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.engine.rate_limits import RateLimits
     from offsite.engine.runner import Runner
     from offsite.follow.follower import Round
@@ -286,15 +284,15 @@ def _opened(places: Sequence[str]) -> list[Repository]:
     ]
 
 
-def _render_expired(console: Console, result: ExpiryResult) -> None:
+def _render_expired(result: ExpiryResult) -> Iterator[Line]:
     if result.left_to:
-        console.print(f"nothing to do: {result.left_to}")
+        yield f"nothing to do: {result.left_to}"
         return
-    console.print(f"{result.points} restore points were deleted")
+    yield f"{result.points} restore points were deleted"
     for name in result.removed:
-        console.print(f"deleted: {name}")
+        yield f"deleted: {name}"
     for kept_backup in result.kept:
-        console.print(f"kept: {kept_backup}")
+        yield f"kept: {kept_backup}"
 
 
 def register(app: typer.Typer) -> None:

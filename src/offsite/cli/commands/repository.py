@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import OptionalRepo, Output, Records, Repo, checked_places
-from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.output import Line, OutputFormat, Table, emit, note
 from offsite.cli.views.repository import (
     render_cluster_settings,
     render_consistency,
@@ -28,8 +29,6 @@ from offsite.model.names import named
 from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.overview.contents import BackupDetail, BackupList
     from offsite.overview.status import Status
     from offsite.repository.repository import Repository
@@ -146,23 +145,19 @@ def _write_page(repository: Repository, report: Status, file: Path) -> None:
     note(f"written to {file}")
 
 
-def _render_init(console: Console, report: InitReport) -> None:
-    console.print(f"repository {report.repository_id} is ready at {report.repository}")
+def _render_init(report: InitReport) -> Iterator[Line]:
+    yield f"repository {report.repository_id} is ready at {report.repository}"
     if report.beside:
-        console.print(
+        yield (
             f"note: other objects are at the same place ({named(report.beside, most=3)}); offsite ignores them. A "
             "separate folder or prefix is easier to copy, protect and delete"
         )
-    console.print(
-        f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
-    )
+    yield f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
 
 
-def _render_list(console: Console, result: BackupList) -> None:
-    from rich.table import Table
-
+def _render_list(result: BackupList) -> Iterator[Line]:
     if not result.backups:
-        console.print(f"{result.repository} has no backup yet")
+        yield f"{result.repository} has no backup yet"
         return
     table = Table("backup", "topics", "restore points", "last", "records", "size", "stored", "holes")
     for backup in result.backups:
@@ -176,32 +171,30 @@ def _render_list(console: Console, result: BackupList) -> None:
             format_size(backup.stored_bytes),
             str(backup.holes),
         )
-    console.print(table)
+    yield table
     for backup in result.backups:
         if backup.problem:
-            console.print(f"{backup.backup} is DAMAGED: {backup.problem}")
+            yield f"{backup.backup} is DAMAGED: {backup.problem}"
 
 
-def _render_holes(console: Console, detail: BackupDetail) -> None:
+def _render_holes(detail: BackupDetail) -> Iterator[Line]:
     for hole in detail.holes:
-        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+        yield f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
     if detail.expected_deletions:
         topics = {hole.topic for hole in detail.expected_deletions}
-        console.print(
+        yield (
             f"expected deletions in {len(topics)} topics, no loss: all groups had read the records, or "
             "--expect-deletes names the topic (-o json lists them)"
         )
     if detail.pins:
-        console.print(f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points")
+        yield f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points"
 
 
-def _render_detail(console: Console, detail: BackupDetail) -> None:
-    from rich.table import Table
-
+def _render_detail(detail: BackupDetail) -> Iterator[Line]:
     origin = f"from {detail.origin}" if detail.origin else f"of cluster {detail.summary.cluster_id}"
-    console.print(f"backup {detail.summary.backup} {origin}, topics {detail.selection}")
+    yield f"backup {detail.summary.backup} {origin}, topics {detail.selection}"
     for lack in detail.fidelity:
-        console.print(f"  not in the archive: {lack}")
+        yield f"  not in the archive: {lack}"
     table = Table("topic", "partition", "offsets", "records", "stored", "newest record")
     for topic in detail.topics:
         for part in topic.partitions:
@@ -214,18 +207,14 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
                 format_size(part.stored_bytes),
                 newest if part.partition == 0 else "",
             )
-    console.print(table)
+    yield table
     for topic in detail.topics:
         if topic.deleted_ms >= 0:
             named = f"{topic.topic} ({topic.topic_id[:8]})" if topic.topic_id else topic.topic
-            console.print(
-                f"deleted at the source at {format_time(topic.deleted_ms)} or before, kept in the backup: {named}"
-            )
-    _render_holes(console, detail)
+            yield f"deleted at the source at {format_time(topic.deleted_ms)} or before, kept in the backup: {named}"
+    yield from _render_holes(detail)
     for branch in detail.branches:
-        console.print(
-            f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
-        )
+        yield f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(
@@ -235,24 +224,24 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
             format_size(point.raw_bytes),
             str(point.holes),
         )
-    console.print(points)
+    yield points
     for pin in detail.pins:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
-        console.print(f"pinned: commit {pin.seq}, {until}: {pin.reason}")
-    console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
-    render_not_carried(console, detail.not_carried)
-    _render_consistency(console, detail)
+        yield f"pinned: commit {pin.seq}, {until}: {pin.reason}"
+    yield f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}"
+    yield from render_not_carried(detail.not_carried)
+    yield from _render_consistency(detail)
 
 
-def _render_consistency(console: Console, detail: BackupDetail) -> None:
+def _render_consistency(detail: BackupDetail) -> Iterator[Line]:
     if detail.consistency is not None:
-        console.print(f"a restore of commit {detail.commit} takes:")
-        render_consistency(console, detail.consistency)
+        yield f"a restore of commit {detail.commit} takes:"
+        yield from render_consistency(detail.consistency)
     if detail.default is not None and detail.default.newer is not None:
-        console.print(f"without --commit a restore takes commit {detail.default.commit}: {detail.default.newer}")
+        yield f"without --commit a restore takes commit {detail.default.commit}: {detail.default.newer}"
 
 
-def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:
-    _render_detail(console, detail)
-    render_topic_settings(console, detail.topics)
-    render_cluster_settings(console, detail.settings)
+def _render_detail_and_settings(detail: BackupDetail) -> Iterator[Line]:
+    yield from _render_detail(detail)
+    yield from render_topic_settings(detail.topics)
+    yield from render_cluster_settings(detail.settings)

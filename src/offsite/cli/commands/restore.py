@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from offsite.cli.commands.groups import records_flag as same
 from offsite.cli.commands.groups import render_applied as render_groups
 from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOptions, backup_to_restore, named_backup
 from offsite.cli.options import BackupName, Output, Records, Repo, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
 from offsite.cli.views.restore import render_restore_plan, render_what_came_back
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
@@ -22,8 +23,6 @@ from offsite.model.errors import BadOption, Damaged
 from offsite.restore.options import parse_restore, parse_restore_limits
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.engine.runner import Runner
     from offsite.groups.restored_offsets import OffsetAnswer
     from offsite.kafka.cluster import Cluster
@@ -161,20 +160,20 @@ def _restored(
             raise
 
 
-def _render_result(console: Console, result: RestoreResult, *, records: str | None) -> None:
-    render_what_came_back(console, result)
-    console.print(f"the map from source to target offsets is stored under restore {result.restore}")
+def _render_result(result: RestoreResult, *, records: str | None) -> Iterator[Line]:
+    yield from render_what_came_back(result)
+    yield f"the map from source to target offsets is stored under restore {result.restore}"
     if result.groups is None:
-        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}{same(records)}")
+        yield f"next: offsite groups plan --backup {result.backup} --restore {result.restore}{same(records)}"
     else:
-        render_groups(console, result.groups, records=records)
+        yield from render_groups(result.groups, records=records)
 
 
-def _render_without_backup(console: Console, result: RestoreResult) -> None:
+def _render_without_backup(result: RestoreResult) -> Iterator[Line]:
     """Show the result for a temporary backup: the way back is printed after its removal."""
-    render_what_came_back(console, result)
+    yield from render_what_came_back(result)
     if result.groups is not None:
-        render_groups(console, replace(result.groups, change=""))
+        yield from render_groups(replace(result.groups, change=""))
 
 
 def _partition(text: str) -> TopicPartition:
@@ -187,8 +186,8 @@ def _partition(text: str) -> TopicPartition:
     return TopicPartition(topic=topic, partition=partition)
 
 
-def _render_offset(console: Console, answer: OffsetAnswer) -> None:
-    console.print(
+def _render_offset(answer: OffsetAnswer) -> Iterator[Line]:
+    yield (
         f"{answer.source_topic}/{answer.partition} offset {answer.source_offset} is offset {answer.target_offset} of "
         f"{answer.target_topic}/{answer.partition}: {_MATCHES[answer.match]}"
     )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
+from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, emit_each, emit_notice
 from offsite.cli.wiring import connect, open_backup, open_repository
 from offsite.model.units import format_size, format_time
 from offsite.upkeep.retention.policy import PolicyWords, parse_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from rich.console import Console
 
     from offsite.model.cleanup_policy import Retention
     from offsite.repository.backup import Backup
@@ -28,47 +27,45 @@ if TYPE_CHECKING:
 _LISTED_MAX = 20
 
 
-def render_plan(console: Console, report: RetentionReport) -> None:
-    _render_kept(console, report)
+def render_plan(report: RetentionReport) -> Iterator[Line]:
+    yield from _render_kept(report)
     if report.removed_points:
-        console.print(
-            f"  {_points(report.removed_points)} would be deleted, {report.rule}: {_spans(report.removed_commits)}"
-        )
+        yield f"  {_points(report.removed_points)} would be deleted, {report.rule}: {_spans(report.removed_commits)}"
     if report.removed_segments:
-        console.print(
+        yield (
             f"  {report.removed_segments} segments ({format_size(report.removed_bytes)}) that no restore point would "
             "need then would be deleted"
         )
     if not report.removed_points and not report.removed_segments:
-        console.print("  nothing would be deleted")
-    _render_next(console, report)
+        yield "  nothing would be deleted"
+    yield from _render_next(report)
     for why in filter(None, (report.below_floor, report.clock_step)):
-        console.print(f"  REFUSED without --force: {why}")
+        yield f"  REFUSED without --force: {why}"
     for note in report.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"
 
 
-def render_done(console: Console, report: RetentionReport) -> None:
-    _render_kept(console, report)
+def render_done(report: RetentionReport) -> Iterator[Line]:
+    yield from _render_kept(report)
     if report.commit is None:
-        console.print("  nothing was to be deleted")
+        yield "  nothing was to be deleted"
     else:
-        console.print(
+        yield (
             f"  commit {report.commit} removes {_points(report.removed_points)} and {report.removed_segments} segments "
             f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
         )
-    _render_next(console, report)
+    yield from _render_next(report)
     for note in report.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"
 
 
-def render_pins(console: Console, pins: Sequence[PinnedPoint]) -> None:
+def render_pins(pins: Sequence[PinnedPoint]) -> Iterator[Line]:
     if not pins:
-        console.print("no restore point is pinned")
+        yield "no restore point is pinned"
     for pin in pins:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
         over = "" if pin.holds else " (over: the next retention removes the pin)"
-        console.print(f"commit {pin.commit} of {format_time(pin.committed_at_ms)}, {until}{over}: {pin.reason}")
+        yield f"commit {pin.commit} of {format_time(pin.committed_at_ms)}, {until}{over}: {pin.reason}"
 
 
 def audit_line(line: AuditReport) -> str:
@@ -79,9 +76,7 @@ def audit_line(line: AuditReport) -> str:
     return f"{format_time(line.at_ms)} {line.by}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
 
 
-def _render_kept(console: Console, report: RetentionReport) -> None:
-    from rich.table import Table
-
+def _render_kept(report: RetentionReport) -> Iterator[Line]:
     table = Table("restore points", "commits", "kept by")
     for kept_points in report.kept[-_LISTED_MAX:]:
         table.add_row(
@@ -89,18 +84,18 @@ def _render_kept(console: Console, report: RetentionReport) -> None:
             f"{kept_points.first} to {kept_points.last}" if kept_points.points > 1 else str(kept_points.first),
             kept_points.rule,
         )
-    console.print(table)
+    yield table
     hidden = len(report.kept) - _LISTED_MAX
     if hidden > 0:
-        console.print(f"  and {hidden} older runs; -o json lists them")
-    console.print(f"backup {report.backup} keeps {_points(report.kept_points)}, {format_size(report.kept_bytes)}")
+        yield f"  and {hidden} older runs; -o json lists them"
+    yield f"backup {report.backup} keeps {_points(report.kept_points)}, {format_size(report.kept_bytes)}"
 
 
-def _render_next(console: Console, report: RetentionReport) -> None:
+def _render_next(report: RetentionReport) -> Iterator[Line]:
     if report.next_commit and report.next_ms:
-        console.print(f"  next: commit {report.next_commit}, not before {format_time(report.next_ms)}")
+        yield f"  next: commit {report.next_commit}, not before {format_time(report.next_ms)}"
     elif report.next_commit:
-        console.print(f"  next: commit {report.next_commit}, when newer restore points take its place")
+        yield f"  next: commit {report.next_commit}, when newer restore points take its place"
 
 
 def _points(number: int) -> str:

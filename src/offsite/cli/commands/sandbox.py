@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import Output, takes
-from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.output import Line, OutputFormat, Table, emit, note
 from offsite.cli.wiring import SparkOptions, spark
 from offsite.model.errors import BadOption
 from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.demo.story import DemoResult
     from offsite.sandbox import SandboxInfo
 
@@ -106,17 +104,17 @@ def _stopped(directory: Path) -> SandboxReport:
     return SandboxReport(bootstrap="", dir=str(directory.absolute()), pid=0, running=False, pids={}, kafka_version="")
 
 
-def _render(console: Console, report: SandboxReport) -> None:
+def _render(report: SandboxReport) -> Iterator[Line]:
     if not report.running:
-        console.print(f"sandbox in {report.dir}: not running")
+        yield f"sandbox in {report.dir}: not running"
         return
     from offsite.sandbox.versions import KAFKA_VERSION
 
     kafka = "Kafka" if report.kafka_version == KAFKA_VERSION else f"Kafka {report.kafka_version}"
     pids = ", ".join(f"{name} {pid}" for name, pid in report.pids.items())
     processes = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
-    console.print(f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({processes})")
-    console.print(f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}")
+    yield f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({processes})"
+    yield f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}"
 
 
 EXIT_DIFFERENT = 1
@@ -176,9 +174,7 @@ def _folder(directory: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _render_demo(console: Console, result: DemoResult) -> None:
-    from rich.table import Table
-
+def _render_demo(result: DemoResult) -> Iterator[Line]:
     table = Table("topic", "holds", "partitions", "before", "restored", "compared")
     for topic in result.topics:
         offsets = ", same offsets" if topic.same_offsets else ""
@@ -191,17 +187,16 @@ def _render_demo(console: Console, result: DemoResult) -> None:
             f"{topic.restored_records:,}",
             verdict,
         )
-    console.print(table)
+    yield table
     for topic in result.topics:
         if topic.difference:
-            console.print(f"{topic.topic}: {topic.difference}")
-    console.print(
+            yield f"{topic.topic}: {topic.difference}"
+    yield (
         f"{result.records:,} records were restored; key, value, headers, timestamp and order were compared "
-        f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})",
-        f"the consumer group continues at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders",
-        "now with your own cluster:",
-        "  offsite init ./backups",
-        "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'",
-        "  offsite status --repo ./backups",
-        sep="\n",
+        f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})"
     )
+    yield f"the consumer group continues at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders"
+    yield "now with your own cluster:"
+    yield "  offsite init ./backups"
+    yield "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'"
+    yield "  offsite status --repo ./backups"

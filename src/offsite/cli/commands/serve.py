@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,15 +14,13 @@ import typer
 
 from offsite.checkpoint.options import ZeebeWords, parse_zeebe
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, checked_places, takes
-from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.output import Line, OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.machine import can_others_reach, exposure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.console import Console
 
     from offsite.serve.gate import GateRules
     from offsite.serve.site import ClusterAddress, Site
@@ -266,6 +265,6 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _render_token(console: Console, token: NewToken) -> None:
-    console.print(f"token of {token.name} ({token.role}), shown this once: {token.token}")
-    console.print("send it as: Authorization: Bearer TOKEN; pages ask for it at /login")
+def _render_token(token: NewToken) -> Iterator[Line]:
+    yield f"token of {token.name} ({token.role}), shown this once: {token.token}"
+    yield "send it as: Authorization: Bearer TOKEN; pages ask for it at /login"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import Output
-from offsite.cli.output import OutputFormat, emit
+from offsite.cli.output import Line, OutputFormat, emit
 from offsite.model.errors import BadOption
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.engine.pack import PackedArchive
 
 
@@ -82,11 +81,11 @@ def job(
     emit(WrittenJob(path=str(output_file)), output=output, render=_render_job)
 
 
-def _render_job(console: Console, written_job: WrittenJob) -> None:
-    console.print(f"next: spark-submit --files offsite.pex {written_job.path} backup run")
+def _render_job(written_job: WrittenJob) -> Iterator[Line]:
+    yield f"next: spark-submit --files offsite.pex {written_job.path} backup run"
 
 
-def _render(console: Console, archive: PackedArchive) -> None:
-    console.print(f"{archive.path}: {format_size(archive.file_bytes)}, sha256 {archive.sha256}")
-    console.print(f"offsite {archive.offsite} for Python {archive.python} on {archive.platform}")
-    console.print(f"next: pass it to a command with --spark-archive {archive.path}")
+def _render(archive: PackedArchive) -> Iterator[Line]:
+    yield f"{archive.path}: {format_size(archive.file_bytes)}, sha256 {archive.sha256}"
+    yield f"offsite {archive.offsite} for Python {archive.python} on {archive.platform}"
+    yield f"next: pass it to a command with --spark-archive {archive.path}"

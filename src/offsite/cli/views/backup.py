@@ -5,17 +5,16 @@ minute, and at the end.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import note
+from offsite.cli.output import Line, note
 from offsite.cli.views.repository import render_not_carried
 from offsite.model.head import Head
 from offsite.model.names import named
 from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.backup.outages import Outage
     from offsite.backup.run import BackupResult
     from offsite.groups.snapshots import SavedGroups
@@ -27,68 +26,67 @@ _NAMED_MAX = 5
 """Topics named in a line."""
 
 
-def render_result(console: Console, result: BackupResult) -> None:
-    console.print(
-        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
+def render_result(result: BackupResult) -> Iterator[Line]:
+    yield f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}"
+    yield (
         f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
-        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
-        sep="\n",
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments"
     )
     if result.groups is not None:
-        _render_groups(console, result.groups)
-    _render_troubles(console, result)
-    render_not_carried(console, result.not_carried)
-    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
-    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+        yield from _render_groups(result.groups)
+    yield from _render_troubles(result)
+    yield from render_not_carried(result.not_carried)
+    yield f"  head {Head(commit=result.commit, hash=result.head_hash).short}"
+    yield f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep"
 
 
-def render_commit(console: Console, result: BackupResult) -> None:
+def render_commit(result: BackupResult) -> Iterator[Line]:
     """Show the result as a line, for successive runs."""
-    console.print(
+    yield (
         f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
         f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
     )
-    _render_troubles(console, result)
+    yield from _render_troubles(result)
 
 
-def _render_troubles(console: Console, result: BackupResult) -> None:
+def _render_troubles(result: BackupResult) -> Iterator[Line]:
     """Show the problems: holes, logs that were cut back, failed partitions."""
     for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
     if result.expected_deletions:
         deleted = sum(hole.end - hole.start for hole in result.expected_deletions)
         topics = sorted({hole.topic for hole in result.expected_deletions})
-        console.print(
+        yield (
             f"  expected deletions, no loss: {deleted:,} offsets of {named(topics, most=_NAMED_MAX)} had been read by "
             "all groups, or were declared"
         )
     for branch in result.cut_back:
-        console.print(f"  ALARM: {branch}")
+        yield f"  ALARM: {branch}"
         if branch.last_commit:
-            console.print(
+            yield (
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
                 f"{branch.topic} restores the {branch.records:,} records that the source has lost"
             )
     if result.no_cut:
-        console.print(f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}")
+        yield f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}"
     for topic in result.unread_topics:
-        console.print(f"  no permission to read the settings of {topic}: the settings of an earlier run are kept")
-        console.print("    hint: grant the principal DESCRIBE_CONFIGS on the topic")
+        yield f"  no permission to read the settings of {topic}: the settings of an earlier run are kept"
+        yield "    hint: grant the principal DESCRIBE_CONFIGS on the topic"
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
-        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
+        yield f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}"
         if failure.hint:
-            console.print(f"    hint: {failure.hint}")
+            yield f"    hint: {failure.hint}"
 
 
-def _render_groups(console: Console, saved: SavedGroups) -> None:
+def _render_groups(saved: SavedGroups) -> Iterator[Line]:
     if saved.groups:
         since = "" if saved.changed else ", as before"
-        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+        yield f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}"
     if saved.note:
-        console.print(f"  note: {saved.note}")
+        yield f"  note: {saved.note}"
     for failure in saved.failed:
-        console.print(f"  group {failure.group} was not read: {failure.message}")
+        yield f"  group {failure.group} was not read: {failure.message}"
 
 
 SHOWN_AGAIN_S = 60.0

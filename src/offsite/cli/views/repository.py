@@ -7,14 +7,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from offsite.cli.output import Line, first_lines
 from offsite.model.head import Head
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import Console
 
     from offsite.groups.groups_as_of import GoneSince
     from offsite.model.cluster_settings import ClusterSettings
@@ -32,26 +31,27 @@ if TYPE_CHECKING:
 _VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}
 
 
-def render_status(console: Console, report: Status) -> None:
-    console.print(f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}")
+def render_status(report: Status) -> Iterator[Line]:
+    yield f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}"
     if not report.backups:
-        console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
+        yield "  no backup yet"
+        yield "next: offsite backup run --backup NAME --topics '*'"
     for backup in report.backups:
-        console.print(_status_line(backup))
+        yield _status_line(backup)
         if backup.head_commit:
-            console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
+            yield f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}"
         if backup.checks is not None:
             for line in (_verified(backup.checks), _drilled(backup.checks), *_claimed(backup.checks)):
-                console.print(line)
+                yield line
         if backup.retention is not None:
-            console.print(_kept(backup.retention))
+            yield _kept(backup.retention)
         for problem in backup.problems:
-            console.print(f"      {problem}")
+            yield f"      {problem}"
         for backup_note in backup.notes:
-            console.print(f"      note: {backup_note}")
+            yield f"      note: {backup_note}"
     around = (f"note: {note}" for note in report.notes)
     for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
-        console.print(f"  {line}")
+        yield f"  {line}"
 
 
 def _removed(removed: RemovedBackup) -> str:
@@ -110,54 +110,54 @@ def _kept(outlook: RetentionOutlook) -> str:
     return f"{summary}; {gone}{waiting}{following}"
 
 
-def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> None:
+def render_topic_settings(topics: Iterable[TopicDetail]) -> Iterator[Line]:
     for topic in topics:
         settings = (
             ", ".join(f"{name}={value}" for name, value in topic.configs.items()) or "all defaults of the brokers"
         )
-        console.print(f"settings of {topic.topic}: {settings}")
+        yield f"settings of {topic.topic}: {settings}"
 
 
-def render_cluster_settings(console: Console, settings: ClusterSettings | None) -> None:
+def render_cluster_settings(settings: ClusterSettings | None) -> Iterator[Line]:
     if settings is None:
-        console.print("the backup has no settings of the cluster at this restore point")
+        yield "the backup has no settings of the cluster at this restore point"
         return
     quotas = settings.quotas and [f"{q.entity}: {_limits(q.limits)}" for q in settings.quotas]
-    _render(console, "ACLs", settings.acls)
-    _render(console, "client quotas", quotas)
-    _render(console, "SCRAM users (without passwords)", settings.scram_users)
+    yield from _render("ACLs", settings.acls)
+    yield from _render("client quotas", quotas)
+    yield from _render("SCRAM users (without passwords)", settings.scram_users)
 
 
-def render_topic_diffs(console: Console, topics: Iterable[TopicPlanReport]) -> None:
+def render_topic_diffs(topics: Iterable[TopicPlanReport]) -> Iterator[Line]:
     for topic in topics:
         for diff in topic.settings:
-            console.print(f"  {topic.target}: {_diff(diff, created=topic.create)}")
+            yield f"  {topic.target}: {_diff(diff, created=topic.create)}"
 
 
-def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
-    _render_change(console, "ACLs to add", "acls", plan, plan.acls)
-    _render_change(console, "client quotas to set", "quotas", plan, plan.limits)
+def render_metadata_plan(plan: MetadataPlan) -> Iterator[Line]:
+    yield from _render_change("ACLs to add", "acls", plan, plan.acls)
+    yield from _render_change("client quotas to set", "quotas", plan, plan.limits)
     if plan.users_by_hand:
-        console.print("  create these users by hand, a backup has no passwords:")
+        yield "  create these users by hand, a backup has no passwords:"
     for user in plan.users_by_hand:
-        console.print(f"    {user}")
-    render_not_carried(console, plan.not_carried)
+        yield f"    {user}"
+    yield from render_not_carried(plan.not_carried)
 
 
-def render_applied(console: Console, applied: AppliedMetadata) -> None:
+def render_applied(applied: AppliedMetadata) -> Iterator[Line]:
     if applied.acls or applied.limits:
-        console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits")
+        yield f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits"
     for refused in applied.refused:
-        console.print(f"  the target refused {refused}")
-    render_not_carried(console, applied.not_carried)
+        yield f"  the target refused {refused}"
+    yield from render_not_carried(applied.not_carried)
 
 
-def render_not_carried(console: Console, lines: Sequence[str]) -> None:
+def render_not_carried(lines: Sequence[str]) -> Iterator[Line]:
     """Show properties of the source missing from every backup."""
     if lines:
-        console.print("  not in the backup, create again by hand:")
+        yield "  not in the backup, create again by hand:"
     for line in lines:
-        console.print(f"    {line}")
+        yield f"    {line}"
 
 
 def _diff(diff: SettingDiff, *, created: bool) -> str:
@@ -168,22 +168,22 @@ def _diff(diff: SettingDiff, *, created: bool) -> str:
     return f"keeps {diff.setting}={'default' if diff.now is None else diff.now} (in the backup {backup})"
 
 
-def _render_change(console: Console, title: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> None:
+def _render_change(title: str, part: str, plan: MetadataPlan, changes: Sequence[object]) -> Iterator[Line]:
     if changes:
         unasked = "" if part in plan.apply else f", not set (add --metadata {part})"
-        console.print(f"  {title}: {len(changes)}{unasked}")
+        yield f"  {title}: {len(changes)}{unasked}"
     for change in changes:
-        console.print(f"    + {change}")
+        yield f"    + {change}"
 
 
-def _render(console: Console, title: str, lines: Iterable[object] | None) -> None:
+def _render(title: str, lines: Iterable[object] | None) -> Iterator[Line]:
     if lines is None:
-        console.print(f"{title}: could not be read during the backup")
+        yield f"{title}: could not be read during the backup"
         return
     texts = [str(line) for line in lines]
-    console.print(f"{title}: {len(texts) or 'none'}")
+    yield f"{title}: {len(texts) or 'none'}"
     for line in texts:
-        console.print(f"  {line}")
+        yield f"  {line}"
 
 
 def _limits(limits: Iterable[tuple[str, float]]) -> str:
@@ -196,32 +196,34 @@ _TOPICS_MAX = 12
 """Topics whose class is shown when classes differ."""
 
 
-def render_consistency(console: Console, report: ConsistencyReport) -> None:
+def render_consistency(report: ConsistencyReport) -> Iterator[Line]:
     """Show the consistency, the class first: the class is the strongest permitted claim."""
     if report.why:
-        console.print(f"  as copied, {report.weakest}: {report.why}")
+        yield f"  as copied, {report.weakest}: {report.why}"
         return
-    console.print(f"  consistent cut, {report.weakest}")
+    yield f"  consistent cut, {report.weakest}"
     if report.newer is not None:
-        console.print(f"    newer: {report.newer}")
+        yield f"    newer: {report.newer}"
     if len({topic_class for _, topic_class in report.classes}) > 1:
         named = ", ".join(f"{topic} {topic_class}" for topic, topic_class in report.classes[:_TOPICS_MAX])
         more = len(report.classes) - _TOPICS_MAX
-        console.print(f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}")
-    _render_left_out(console, report)
+        yield f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}"
+    yield from _render_left_out(report)
     for note in report.notes:
-        console.print(f"    note: {note}")
+        yield f"    note: {note}"
 
 
-def _render_left_out(console: Console, report: ConsistencyReport) -> None:
+def _render_left_out(report: ConsistencyReport) -> Iterator[Line]:
     if not report.left_out_count:
         return
     noun = "transaction" if report.left_out_count == 1 else "transactions"
-    console.print(f"    left out of the commit, as if aborted: {report.left_out_count:,} {noun}")
-    for transaction in report.left_out[:_NAMED_MAX]:
-        console.print(f"      {transaction.name} in {_partitions(transaction)}: {transaction.why}")
-    if len(report.left_out) > _NAMED_MAX:
-        console.print(f"      {len(report.left_out) - _NAMED_MAX} more (the first hundred with -o json)")
+    yield f"    left out of the commit, as if aborted: {report.left_out_count:,} {noun}"
+    yield from first_lines(
+        report.left_out,
+        lambda transaction: f"      {transaction.name} in {_partitions(transaction)}: {transaction.why}",
+        most=_NAMED_MAX,
+        more="      {} more (the first hundred with -o json)",
+    )
 
 
 def _partitions(transaction: LeftOutReport) -> str:
@@ -233,12 +235,10 @@ _NAMED_GROUPS_MAX = 12
 """Groups named; the JSON output has all."""
 
 
-def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
+def render_gone(gone: Sequence[GoneSince]) -> Iterator[Line]:
     """Show the deleted groups, and how to restore deleted groups all the same."""
-    for group in gone[:_NAMED_GROUPS_MAX]:
-        console.print(f"  {group}")
-    if len(gone) > _NAMED_GROUPS_MAX:
-        console.print(f"  and {len(gone) - _NAMED_GROUPS_MAX:,} more deleted groups (-o json has all)")
+    more = "  and {:,} more deleted groups (-o json has all)"
+    yield from first_lines(gone, lambda group: f"  {group}", most=_NAMED_GROUPS_MAX, more=more)
     if gone:
         patterns = join_patterns(["*", *dict.fromkeys(group.group for group in gone[:_NAMED_GROUPS_MAX])])
-        console.print(f"  to restore them anyway, give their full names: --groups {shlex.quote(patterns)}")
+        yield f"  to restore them anyway, give their full names: --groups {shlex.quote(patterns)}"

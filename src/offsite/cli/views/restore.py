@@ -5,9 +5,10 @@ Topics and partitions may be thousands: of items with a line each the first are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from offsite.cli.output import Line, Table
 from offsite.cli.views.repository import (
     render_applied,
     render_consistency,
@@ -20,8 +21,6 @@ from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from offsite.points.incarnations import IncarnationSummary
     from offsite.points.point_in_time import PartitionCut
     from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
@@ -33,24 +32,24 @@ _CUTS_MAX = 20
 """Cut partitions shown: a cut through ten thousand is read in the JSON output."""
 
 
-def _render_cuts(console: Console, cuts: Sequence[PartitionCut]) -> None:
+def _render_cuts(cuts: Sequence[PartitionCut]) -> Iterator[Line]:
     """Show a line for each of the first partitions; nothing when all are taken whole."""
     for cut in cuts[:_CUTS_MAX]:
         end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""
-        console.print(
+        yield (
             f"  cut: {cut.topic}/{cut.partition}: {end}segments: {cut.whole_segments} whole, {cut.edge_segments} in "
             f"part, {cut.left_out_segments} left out"
         )
     if len(cuts) > _CUTS_MAX:
-        console.print(f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)")
+        yield f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)"
 
 
-def _render_incarnations(console: Console, incarnations: Sequence[IncarnationSummary]) -> None:
+def _render_incarnations(incarnations: Sequence[IncarnationSummary]) -> Iterator[Line]:
     """Show a line for each recreated topic."""
     from offsite.points.incarnations import incarnation_notes
 
     for line in incarnation_notes(incarnations):
-        console.print(f"  {line}")
+        yield f"  {line}"
 
 
 _GROUPS_MAX = 12
@@ -66,14 +65,14 @@ def _describe_mode(offsets: OffsetsReport) -> str:
     return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
 
 
-def _render_offsets(console: Console, report: RestorePlanReport) -> None:
+def _render_offsets(report: RestorePlanReport) -> Iterator[Line]:
     """Show a line for each partition with kept offsets: fillers and replayed transactions."""
     for topic in report.topics:
         partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
         for partition in partitions[:_PARTITIONS_MAX]:
-            console.print(f"  {topic.target}/{partition.partition}: {_describe(partition)}")
+            yield f"  {topic.target}/{partition.partition}: {_describe(partition)}"
         if len(partitions) > _PARTITIONS_MAX:
-            console.print(f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json")
+            yield f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json"
 
 
 def _describe(partition: PartitionOffsetsReport) -> str:
@@ -86,9 +85,7 @@ def _describe(partition: PartitionOffsetsReport) -> str:
     return ", ".join(text for text, count in parts.items() if count) + took
 
 
-def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
-    from rich.table import Table
-
+def render_restore_plan(report: RestorePlanReport) -> Iterator[Line]:
     table = Table("topic", "to", "partitions", "records", "size", "how", "offsets")
     for topic in report.topics:
         how = "create" if topic.create else "fill (exists, empty)"
@@ -101,36 +98,34 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
             how,
             _describe_mode(topic.offsets),
         )
-    console.print(table)
-    console.print(
+    yield table
+    yield (
         f"restore {report.restore}: backup {report.backup} as of commit {report.commit} into cluster "
         f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
-    _render_newer(console, report)
-    render_consistency(console, report.consistency)
-    _render_incarnations(console, report.incarnations)
-    _render_cuts(console, report.cuts)
+    yield from _render_newer(report)
+    yield from render_consistency(report.consistency)
+    yield from _render_incarnations(report.incarnations)
+    yield from _render_cuts(report.cuts)
     if report.lacking:
-        console.print("  the backup itself lacks, and so will the restored topics:")
-        render_lacking(console, report.lacking)
-    _render_expected(console, report.expected_deletions)
+        yield "  the backup itself lacks, and so will the restored topics:"
+        yield from render_lacking(report.lacking)
+    yield from _render_expected(report.expected_deletions)
     if report.groups is not None:
-        render_outlook(console, report.groups, backup=report.backup)
-    _render_offsets(console, report)
-    render_topic_diffs(console, report.topics)
-    render_metadata_plan(console, report.metadata)
+        yield from render_outlook(report.groups, backup=report.backup)
+    yield from _render_offsets(report)
+    yield from render_topic_diffs(report.topics)
+    yield from render_metadata_plan(report.metadata)
     for skipped, reason in report.skipped:
-        console.print(f"  skipped: {skipped}: {reason}")
+        yield f"  skipped: {skipped}: {reason}"
     for note in report.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"
 
 
-def _render_expected(console: Console, count: int) -> None:
+def _render_expected(count: int) -> Iterator[Line]:
     if count:
-        console.print(
-            f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
-        )
+        yield f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
 
 
 _VERDICTS = {
@@ -143,73 +138,69 @@ _VERDICTS = {
 """By the words of `Verdict`: the effect on groups."""
 
 
-def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> None:
+def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
     """Show how many groups continue at their offsets, and the effect on each remaining group."""
     counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
     all_told = (
         f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "no group has read the restored topics"
     )
-    console.print(f"  consumer groups: {all_told}")
+    yield f"  consumer groups: {all_told}"
     worst_first = list(reversed(_VERDICTS))
     affected = sorted(
         (group for group in outlook.groups if group.verdict != "goes on"),
         key=lambda group: worst_first.index(group.verdict),
     )
     for group in affected[:_GROUPS_MAX]:
-        _render_group(console, group)
+        yield from _render_group(group)
     if len(affected) > _GROUPS_MAX:
-        console.print(
-            f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
-        )
+        yield f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
     refused = [group.group for group in affected if group.refused]
     if refused:
         names = ",".join(refused[:_GROUPS_MAX])
-        console.print(
+        yield (
             "    hint: look for another commit (offsite show). To set them anyway after the restore: offsite groups "
             f"apply --backup {backup} --restore ID --groups {names} --clamp"
         )
-        console.print(f"    the restore will end with exit code {outlook.exit_code}, because of {names}")
+        yield f"    the restore will end with exit code {outlook.exit_code}, because of {names}"
     for note in outlook.notes:
-        console.print(f"    note: {note}")
-    render_gone(console, outlook.gone)
+        yield f"    note: {note}"
+    yield from render_gone(outlook.gone)
 
 
-def _render_group(console: Console, group: ForeseenGroup) -> None:
+def _render_group(group: ForeseenGroup) -> Iterator[Line]:
     name = f"{group.group} (exactly once)" if group.exactly_once else group.group
     if group.refused:
-        console.print(
+        yield (
             f"    CANNOT CONTINUE: {name}: none of its {group.offsets:,} offsets will be set; do not start it before "
             "you decide"
         )
     for refused in group.refused[:_PARTITIONS_MAX]:
-        console.print(f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}")
+        yield f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}"
     if len(group.refused) > _PARTITIONS_MAX:
-        console.print(f"      and {len(group.refused) - _PARTITIONS_MAX} partitions more (-o json has all)")
+        yield f"      and {len(group.refused) - _PARTITIONS_MAX} partitions more (-o json has all)"
     for clamped in group.clamped[:_PARTITIONS_MAX]:
         where = f"{clamped.topic}/{clamped.partition}"
-        console.print(
+        yield (
             f"    READS AGAIN: {name}: {where} from {clamped.end:,} on: it had read to {clamped.offset:,}, but the "
             "restore ends earlier"
         )
     if group.left_out:
-        console.print(
+        yield (
             f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not set: their partitions "
             "are not restored one to one"
         )
     if group.behind and not group.refused:
-        console.print(
+        yield (
             f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted the next records before "
             "the backup read them; the group continues at the first existing record"
         )
 
 
-def _render_newer(console: Console, report: RestorePlanReport | RestoreResult) -> None:
+def _render_newer(report: RestorePlanReport | RestoreResult) -> Iterator[Line]:
     if report.newer_commit is None:
         return
-    console.print(
-        f"  the backup has commit {report.newer_commit} by now: this restore began with commit {report.commit}"
-    )
-    console.print("  to restore the newer commit instead: delete the target topics, and run the same command again")
+    yield f"  the backup has commit {report.newer_commit} by now: this restore began with commit {report.commit}"
+    yield "  to restore the newer commit instead: delete the target topics, and run the same command again"
 
 
 def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
@@ -225,31 +216,31 @@ def _source_name(topic: TopicPlanReport) -> str:
     return f"{topic.source} (schemas)" if topic.holds_schemas else topic.source
 
 
-def _render_verdict(console: Console, result: RestoreResult) -> None:
+def _render_verdict(result: RestoreResult) -> Iterator[Line]:
     if result.problem:
-        console.print(f"  {result.problem}")
+        yield f"  {result.problem}"
     elif result.verified and not result.lacking:
-        console.print("  verified: every record was read back and equals the backup")
+        yield "  verified: every record was read back and equals the backup"
     elif result.verified:
-        console.print("  verified: every record in the backup was read back and is the same")
+        yield "  verified: every record in the backup was read back and is the same"
     if result.lacking:
-        console.print("  the backup itself lacks:")
-        render_lacking(console, result.lacking)
-    _render_expected(console, result.expected_deletions)
-    render_open(console, result.findings, result.uncompared)
+        yield "  the backup itself lacks:"
+        yield from render_lacking(result.lacking)
+    yield from _render_expected(result.expected_deletions)
+    yield from render_open(result.findings, result.uncompared)
     if result.findings or result.uncompared:
-        console.print("  consumer groups were not changed")
+        yield "  consumer groups were not changed"
     if result.uncompared:
         ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
-        console.print(f"  compare again: offsite verify {ends}")
+        yield f"  compare again: offsite verify {ends}"
 
 
-def render_what_came_back(console: Console, result: RestoreResult) -> None:
+def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
     size = format_size(result.bytes)
-    console.print(f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}")
-    _render_newer(console, result)
+    yield f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}"
+    yield from _render_newer(result)
     if result.consistency is not None:
-        render_consistency(console, result.consistency)
+        yield from render_consistency(result.consistency)
     is_cut = result.consistency is not None and result.consistency.left_out_count > 0
     kind = "aborted or cut" if is_cut else "aborted"
     for name, topic in result.topics.items():
@@ -257,17 +248,15 @@ def render_what_came_back(console: Console, result: RestoreResult) -> None:
         aborted = f", {topic.invisible_records:,} {kind} records {invisible}" if topic.invisible_records else ""
         offsets_text = " at their offsets" if topic.same_offsets else ""
         renamed = f" (from {topic.source})" if topic.source != name else ""
-        console.print(
-            f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{offsets_text}{aborted}"
-        )
+        yield f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{offsets_text}{aborted}"
     for skipped, reason in result.skipped:
-        console.print(f"  skipped: {skipped}: {reason}")
-    _render_incarnations(console, result.incarnations)
+        yield f"  skipped: {skipped}: {reason}"
+    yield from _render_incarnations(result.incarnations)
     for name, setting, value in result.held_back:
-        console.print(*_held_back(name, setting, value), sep="\n")
-    _render_verdict(console, result)
+        yield from _held_back(name, setting, value)
+    yield from _render_verdict(result)
     for name, setting, reason in result.left_out:
-        console.print(f"  left out: {name} does not have the source's {setting}: {reason}")
-    render_applied(console, result.metadata)
+        yield f"  left out: {name} does not have the source's {setting}: {reason}"
+    yield from render_applied(result.metadata)
     for note in result.notes:
-        console.print(f"  note: {note}")
+        yield f"  note: {note}"

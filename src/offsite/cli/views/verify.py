@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsite.cli.output import REST_IN_JSON, Line, first_lines
 from offsite.model.head import Head
 from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import Console
 
     from offsite.archives.import_staging import Staging
     from offsite.reports.point_report import HoleReport
@@ -30,69 +29,69 @@ _SHOWN = 24
 """Holes shown: a backup with thousands is read in the JSON output."""
 
 
-def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
+def render_lacking(holes: Sequence[HoleReport]) -> Iterator[Line]:
     """Show a line for each of the first holes."""
-    for hole in holes[:_SHOWN]:
-        where = f"{hole.topic}/{hole.partition} [{hole.start}, {hole.end})"
-        console.print(f"    {where} {hole.reason}")
-    if len(holes) > _SHOWN:
-        console.print(f"    and {len(holes) - _SHOWN:,} more (all of them with -o json)")
+    return first_lines(
+        holes,
+        lambda hole: f"    {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}",
+        most=_SHOWN,
+        more="    and {:,} more (all of them with -o json)",
+    )
 
 
-def render_open(console: Console, findings: Sequence[ProofFinding], uncompared: Sequence[UncomparedPartition]) -> None:
+def render_open(findings: Sequence[ProofFinding], uncompared: Sequence[UncomparedPartition]) -> Iterator[Line]:
     """Show all differences, and all uncompared partitions."""
     for finding in findings:
-        console.print(f"  DIFFERENT: {finding.where}: {finding.what}")
+        yield f"  DIFFERENT: {finding.where}: {finding.what}"
     for partition in uncompared:
         hint = f" ({partition.hint})" if partition.hint else ""
-        console.print(f"  NOT COMPARED: {partition.topic}/{partition.partition}: {partition.message}{hint}")
+        yield f"  NOT COMPARED: {partition.topic}/{partition.partition}: {partition.message}{hint}"
 
 
-def render_verification(console: Console, result: VerifyResult, *, listed: bool) -> None:
-    console.print(
+def render_verification(result: VerifyResult, *, listed: bool) -> Iterator[Line]:
+    yield (
         f"backup {result.backup}, {result.depth} check: {_headline(result)} "
         f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
         f"{format_size(result.bytes)})"
     )
     if result.head_commit:
-        console.print(f"  head {Head(commit=result.head_commit, hash=result.head_hash).short}")
-    _render_history(console, result)
+        yield f"  head {Head(commit=result.head_commit, hash=result.head_hash).short}"
+    yield from _render_history(result)
     for damage in result.damaged:
-        console.print(
-            f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}",
-            f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
-            sep="\n",
-        )
-    _render_coverage(console, result)
-    _render_unvouched(console, result)
+        yield f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}"
+        yield f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}"
+    yield from _render_coverage(result)
+    yield from _render_unvouched(result)
     if result.strangers:
         from offsite.repository.repository import describe_strangers
 
-        console.print(f"  {describe_strangers(result.strangers)}")
+        yield f"  {describe_strangers(result.strangers)}"
     for snapshot in result.damaged_snapshots:
-        console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}")
+        yield f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}"
     if result.leftovers is not None:
-        (render_leftovers if listed else render_leftovers_count)(console, result.leftovers)
+        yield from (render_leftovers if listed else render_leftovers_count)(result.leftovers)
     if result.against is not None:
-        _render_comparison(console, result.against)
+        yield from _render_comparison(result.against)
     elif result.ok and result.depth == "quick":
-        console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
+        yield f"next: offsite verify --backup {result.backup} --deep reads every byte"
 
 
-def _render_history(console: Console, result: VerifyResult) -> None:
+def _render_history(result: VerifyResult) -> Iterator[Line]:
     for gone in result.missing_head:
-        console.print(f"  GONE: {gone}")
+        yield f"  GONE: {gone}"
     for commit in result.damaged_commits:
         lost = f"restore points {commit.first_commit} to {commit.last_commit} cannot be used"
-        console.print(f"  DAMAGED commit: {commit.problem}", f"    {lost}", sep="\n")
+        yield f"  DAMAGED commit: {commit.problem}"
+        yield f"    {lost}"
     for damaged_object in result.damaged_objects:
-        console.print(f"  DAMAGED object: {damaged_object.problem}", f"    {damaged_object.key}", sep="\n")
+        yield f"  DAMAGED object: {damaged_object.problem}"
+        yield f"    {damaged_object.key}"
 
 
-def _render_unvouched(console: Console, result: VerifyResult) -> None:
+def _render_unvouched(result: VerifyResult) -> Iterator[Line]:
     if count := len(result.unvouched):
         objects = "object of an earlier version has" if count == 1 else "objects of earlier versions have"
-        console.print(f"  {count} {objects} no digest, so their content cannot be checked; -o json lists them")
+        yield f"  {count} {objects} no digest, so their content cannot be checked; -o json lists them"
 
 
 def _headline(result: VerifyResult) -> str:
@@ -121,37 +120,37 @@ def _damages(result: VerifyResult) -> Iterator[str]:
         yield f"{ranges} range{' of offsets is' if ranges == 1 else 's of offsets are'} NOT ACCOUNTED FOR"
 
 
-def _render_coverage(console: Console, result: VerifyResult) -> None:
+def _render_coverage(result: VerifyResult) -> Iterator[Line]:
     for gap in result.unaccounted:
-        console.print(
+        yield (
             f"  {gap.topic}/{gap.partition} [{gap.start}, {gap.end}): NOT ACCOUNTED FOR by commit {gap.commit}: "
             "no segment, no hole, and no proof that the source had no records"
         )
     if result.unproven:
-        console.print(
+        yield (
             f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof of emptiness "
             "(normal for compacted topics); -o json lists them"
         )
 
 
-def _render_comparison(console: Console, against: CompareResult) -> None:
+def _render_comparison(against: CompareResult) -> Iterator[Line]:
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
-    console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})")
-    render_open(console, against.findings, against.uncompared)
+    yield f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})"
+    yield from render_open(against.findings, against.uncompared)
     for remark in (*against.left_out, *against.branches):
-        console.print(f"  {remark}")
+        yield f"  {remark}"
     for name in against.by_name:
-        console.print(f"  {name}: matched by name only, these brokers have no topic ids")
+        yield f"  {name}: matched by name only, these brokers have no topic ids"
     for name, topic in against.topics.items():
         if not any(partition.verified is not None or partition.problem for partition in topic.partitions):
-            console.print(f"  {name}: nothing to compare")
+            yield f"  {name}: nothing to compare"
         figures = _figures(topic)
         if any(figures.values()):
             amounts = ", ".join(f"{count:,} {figure}" for figure, count in figures.items() if count)
-            console.print(f"  {name}: {amounts} (not compared)")
+            yield f"  {name}: {amounts} (not compared)"
     if against.lacking:
-        console.print("  the backup itself lacks:")
-        render_lacking(console, against.lacking)
+        yield "  the backup itself lacks:"
+        yield from render_lacking(against.lacking)
 
 
 def _verdict(against: CompareResult) -> str:
@@ -182,7 +181,7 @@ def _figures(topic: ProvenTopic) -> dict[str, int]:
     }
 
 
-def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
+def render_leftovers_count(leftovers: Leftovers) -> Iterator[Line]:
     """Show a line about leftovers, if any."""
     parts = []
     if leftovers.objects:
@@ -196,35 +195,35 @@ def render_leftovers_count(console: Console, leftovers: Leftovers) -> None:
     if leftovers.problem:
         parts.append("restores whose records are damaged")
     if parts:
-        console.print(f"  left over: {', '.join(parts)}; --leftovers lists them")
+        yield f"  left over: {', '.join(parts)}; --leftovers lists them"
 
 
-def render_leftovers(console: Console, leftovers: Leftovers) -> None:
+def render_leftovers(leftovers: Leftovers) -> Iterator[Line]:
     """Show all leftovers in the backup and around the backup, with advice."""
     quiet = format_duration(leftovers.quiet_for_s)
-    console.print(f"left over, unchanged for at least {quiet} by the store's clock; nothing is deleted")
+    yield f"left over, unchanged for at least {quiet} by the store's clock; nothing is deleted"
     for leftover in leftovers.listed:
         written = format_time(leftover.written_ms)
-        console.print(f"  {leftover.kind}: {leftover.key} ({format_size(leftover.bytes)}, written {written})")
+        yield f"  {leftover.kind}: {leftover.key} ({format_size(leftover.bytes)}, written {written})"
     if any(leftover.kind in {"segment", "index"} for leftover in leftovers.listed):
-        console.print(
+        yield (
             "  the segments include segments that a roll-up replaced: offsite collect plan lists them, collect run "
             "deletes them"
         )
     for restore in leftovers.restores:
-        console.print(
+        yield (
             f"  unfinished restore {restore.restore} to cluster {restore.cluster_id}, begun "
             f"{format_time(restore.began_ms)}, quiet since {format_time(restore.quiet_since_ms)}: {restore.next_step}"
         )
     for folder in leftovers.folders:
-        console.print(
+        yield (
             f"  {folder.place}: {folder.objects} {_plural(folder.objects, 'object')}, {format_size(folder.bytes)}, "
             f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}"
         )
     if leftovers.problem:
-        console.print(f"  unfinished restores are not known: {leftovers.problem}")
+        yield f"  unfinished restores are not known: {leftovers.problem}"
     if not (leftovers.listed or leftovers.restores or leftovers.folders):
-        console.print("  nothing")
+        yield "  nothing"
 
 
 def _plural(count: int, singular: str, plural: str = "") -> str:
@@ -292,34 +291,31 @@ def make_leftovers_report(planned: LeftoversPlan, copies: Sequence[tuple[Staging
     )
 
 
-def render_leftovers_plan(console: Console, report: LeftoversReport) -> None:
+def render_leftovers_plan(report: LeftoversReport) -> Iterator[Line]:
     """Show the deletable leftovers."""
     if not report.objects and not report.copies:
-        console.print(f"backup {report.backup}: no leftover may be deleted")
+        yield f"backup {report.backup}: no leftover may be deleted"
     else:
         size = format_size(report.bytes)
-        console.print(
-            f"backup {report.backup}: {len(report.objects)} objects ({size}) left by killed runs may be deleted"
-        )
-    for leftover in report.objects[:_LISTED_MAX]:
-        console.print(f"  {leftover.kind}: {leftover.key}")
-    if len(report.objects) > _LISTED_MAX:
-        console.print(f"  and {len(report.objects) - _LISTED_MAX} more; -o json lists them")
+        yield f"backup {report.backup}: {len(report.objects)} objects ({size}) left by killed runs may be deleted"
+    yield from first_lines(
+        report.objects, lambda leftover: f"  {leftover.kind}: {leftover.key}", most=_LISTED_MAX, more=REST_IN_JSON
+    )
     for name in report.copies:
-        console.print(f"  the copy of an archive whose import was killed: {name}")
+        yield f"  the copy of an archive whose import was killed: {name}"
     if report.kept:
-        console.print(f"  {len(report.kept)} objects are kept: no later run completed at least a day ago")
+        yield f"  {len(report.kept)} objects are kept: no later run completed at least a day ago"
 
 
-def render_leftovers_done(console: Console, result: DeletedLeftovers) -> None:
+def render_leftovers_done(result: DeletedLeftovers) -> Iterator[Line]:
     """Show the deleted leftovers."""
     if not (result.objects or result.copies or result.locked or result.unfinished):
-        console.print("no leftover may be deleted")
+        yield "no leftover may be deleted"
         return
-    console.print(f"deleted {result.objects} objects ({format_size(result.bytes)}) left by killed runs")
+    yield f"deleted {result.objects} objects ({format_size(result.bytes)}) left by killed runs"
     for name in result.copies:
-        console.print(f"  and the copy of an archive: {name}")
+        yield f"  and the copy of an archive: {name}"
     if result.unfinished:
-        console.print(f"  and {result.unfinished} unfinished uploads")
+        yield f"  and {result.unfinished} unfinished uploads"
     for key in result.locked:
-        console.print(f"  protected by the store, not deleted: {key}")
+        yield f"  protected by the store, not deleted: {key}"

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import io
 import os
 import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from offsite.cli.views.operator import render_resources
 from offsite.operator.core.files import FolderLayout
 from offsite.operator.core.records import ResourceRecord, ResourceRecords
 from offsite.operator.core.status import Statuses, last_look_ms
 from offsite.operator.folder.views import ResourceList, list_resources
+from tests.shown import shown
 from tests.unit.operator.resources.bombs import BOMBS
 
 KEY = ("Backup", "shop")
@@ -91,9 +90,8 @@ def test_a_list_tells_the_newest_point_of_what_goes_on_and_not_of_what_is_on_its
 
     (line,) = list_resources(statuses.layout, kind=None, name=None, now_ms=NOW_MS).resources
     assert (line.oldest_data, line.latest_restorable) == ("2026-11-24T01:00:00Z", latest)
-    console = Console(file=io.StringIO(), width=200)
-    render_resources(console, ResourceList(folder="f", resources=(line,)))
-    head, row = [text for text in console.file.getvalue().splitlines() if "GENERATION" in text or "shop" in text][:2]
+    table = shown(render_resources(ResourceList(folder="f", resources=(line,))))
+    head, row = [text for text in table.splitlines() if "GENERATION" in text or "shop" in text][:2]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     names = [cell.strip() for cell in head.strip("┃").split("┃")]
     assert names == ["KIND", "NAME", "GENERATION", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE"]
