@@ -1,15 +1,28 @@
-"""The application: routers, and answers for errors. Contains no decisions."""
+"""The application: routers, answers for errors, and the HTTP server: uvicorn, with limits on slow clients and on many
+connections. Contains no decisions.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.journal import failed, safe_line, safe_trace
 from offsite.model.version import __version__
 from offsite.serve import actuator
@@ -20,6 +33,149 @@ from offsite.serve.pages import login, look
 from offsite.serve.pages.page import page
 from offsite.serve.site import Site
 from offsite.serve.v1 import jobs, plans, read, restores
+
+CONNECTIONS_MAX = 256
+HEADERS_MAX = 32 * 1024
+CLIENT_TIMEOUT_S = 10.0
+"""Seconds within which a whole request must arrive, from its first byte, or for the first request from the connection.
+Also the time between two checks of the client's reading."""
+READ_MIN_BYTES = 64 * 1024
+"""Bytes of an answer that a client must read between two checks, unless less is left."""
+KEPT_ALIVE_S = 10
+ENDS_WITHIN_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningSocket:
+    """A listening socket. `port`: the actual port, if any free port was requested."""
+
+    socket: socket.socket
+
+    @property
+    def host(self) -> str:
+        """The resolved address of a name: the name may have other addresses, where another server listens."""
+        return str(self.socket.getsockname()[0])
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+
+@contextmanager
+def listen(host: str, port: int) -> Iterator[ListeningSocket]:
+    """Bind the address for a block. Raises `BadOption` if the address cannot be bound."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server((str(place[0]), int(place[1])), family=family, backlog=CONNECTIONS_MAX)
+    except OSError as error:
+        raise BadOption(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="choose another --port; 0 takes a free one",
+        ) from error
+    # What is accepted inherits it. asyncio sets it only for sockets that name their protocol; without it the second
+    # half of an answer waits 40 ms for the client's delayed ACK.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with listening:
+        yield ListeningSocket(socket=listening)
+
+
+def serve(app: ASGIApp, *, sockets: ListeningSocket, tls: tuple[Path, Path] | None) -> None:
+    """Serve until a signal. `tls`: certificate and key. Running requests get `ENDS_WITHIN_S` seconds. Raises
+    `BadOption` for an unusable certificate."""
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",  # warnings are about input of strangers, one line each
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=2 * CONNECTIONS_MAX,
+        h11_max_incomplete_event_size=HEADERS_MAX,
+        timeout_keep_alive=KEPT_ALIVE_S,
+        timeout_graceful_shutdown=ENDS_WITHIN_S,
+    )
+    try:
+        config.load()
+    except OSError as error:  # includes ssl.SSLError
+        raise BadOption(f"the certificate or its key cannot be used: {error}", hint="both are files in PEM") from error
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+    uvicorn.Server(config).run(sockets=[sockets.socket])
+
+
+class BoundedProtocol(H11Protocol):
+    """Closes connections of clients that send no whole request, or do not read their answer, for too long: uvicorn
+    limits idle connections only. With too many connections, the connection that has kept the server waiting longest is
+    closed: open connections cannot exclude other clients."""
+
+    _patience: asyncio.TimerHandle | None = None
+    _waited_for: object = None
+    since_s = 0.0
+    _unsent = 0
+    _was_taken = False
+    is_cut_off = False
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  # uvicorn's
+        super().connection_made(transport)
+        self._wait()
+        opened = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, BoundedProtocol) and not connection.is_cut_off
+        ]
+        if len(opened) >= CONNECTIONS_MAX:
+            min(
+                (connection for connection in opened if connection.is_waiting),
+                key=lambda connection: connection.since_s,
+            ).cut_off()
+
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is not None and self.cycle.response_complete and self._waited_for is not self.cycle:
+            self._wait()  # the first bytes of a later request
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        self._was_taken = True
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client must act: send a request or its rest, or read an answer."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def _wait(self) -> None:
+        self._waited_for, self.since_s = self.cycle, self.loop.time()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self.loop.call_later(CLIENT_TIMEOUT_S, self._look)
+
+    def _look(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and self._unsent and not self._was_taken and unsent > self._unsent - READ_MIN_BYTES:
+            self.cut_off()
+        elif not unsent and self.cycle is self._waited_for and not self.transport.is_closing():
+            self.transport.close()  # no whole request arrived
+        self._unsent, self._was_taken = unsent, False
+        self._look_later()
+
+    def cut_off(self) -> None:
+        """Discard unsent bytes: a normal close would wait for the client to read."""
+        self.is_cut_off = True
+        self.transport.abort()
+
 
 V1 = "/api/v1"
 _PROBLEMS_MAX = 5

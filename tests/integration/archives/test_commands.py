@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from offsite.demo.data import ReadRecord, read_topic
-from offsite.engine.local.class_archive import cache_folder
+from offsite.engine.local.jvm import cache_folder
 from offsite.sandbox import SandboxInfo
 from tests.batches import make_log
 from tests.integration.archives.exchange import Exchange, NewSegment

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from offsite.demo.data import compare_readings, read_topic
-from offsite.engine.executor_archive import UNPACKED, own_manifest
+from offsite.engine.executor_archive import UNPACKED, own_manifest, pack
 from offsite.engine.local.jvm import spark_home
-from offsite.engine.pack import pack
 from offsite.engine.runner import Runner
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 import offsite_participant
-from offsite.engine.pack import PACKAGES
+from offsite.engine.executor_archive import PACKAGES
 from offsite.model.version import __version__
 
 ROOT = Path(__file__).parents[3]

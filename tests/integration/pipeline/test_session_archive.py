@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.executor_archive import own_manifest, read_manifest
-from offsite.engine.pack import pack
+from offsite.engine.executor_archive import own_manifest, pack, read_manifest
 from offsite.engine.settings import SparkChoice
 from offsite.engine.spark_runner import SparkRunner
 from offsite.model.errors import SparkFailed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.local.class_archive import MAX_ARCHIVES, RECORDING_LIMIT_S, ClassArchive, archive_for
+from offsite.engine.local.jvm import MAX_ARCHIVES, RECORDING_LIMIT_S, ClassArchive, archive_for
 from offsite.model.clock import SystemClock
 
 

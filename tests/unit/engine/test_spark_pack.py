@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine import pack as spark_pack
-from offsite.engine.executor_archive import own_manifest
-from offsite.engine.pack import pack, plan_pack
+from offsite.engine import executor_archive as spark_pack
+from offsite.engine.executor_archive import own_manifest, pack, plan_pack
 from offsite.model.errors import BadOption, BadSparkArchive
 
 

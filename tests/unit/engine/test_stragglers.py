@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from offsite.engine.job_health import KNOWN_MIN, LONG_S, TELL_AFTER_S, ExecutorOutage, Stragglers
+from offsite.engine.jobs import KNOWN_MIN, LONG_S, TELL_AFTER_S, ExecutorOutage, Stragglers
 from offsite.engine.meter import MeterReading, ProgressDatagram
 from offsite.model.clock import SystemClock, longest_wait
 from offsite.model.errors import SparkFailed

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from offsite.serve import http_server
-from offsite.serve.http_server import BoundedProtocol, listen
+from offsite.serve import app as http_server
+from offsite.serve.app import BoundedProtocol, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"x" * (32 << 20)

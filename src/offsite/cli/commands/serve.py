@@ -107,10 +107,9 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
     --token-file, or the printed address: its code begins one session.
     """
     _check_installed()
-    from offsite.serve.app import make_app
+    from offsite.serve.app import listen, make_app
+    from offsite.serve.app import serve as run
     from offsite.serve.browsers import LoginCode
-    from offsite.serve.http_server import listen
-    from offsite.serve.http_server import serve as run
 
     rules, site = _gate_rules(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:

@@ -15,7 +15,7 @@ from offsite.model.errors import BadOption
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
-    from offsite.engine.pack import PackedArchive
+    from offsite.engine.executor_archive import PackedArchive
 
 
 app = typer.Typer(help="Bring offsite to the executors of a Spark cluster.", no_args_is_help=True)
@@ -43,7 +43,7 @@ def pack(
     kind of machine, nothing else: Spark brings pyspark. Takes half a minute, needs no network, and changes only the
     archive.
     """
-    from offsite.engine.pack import pack as pack_archive
+    from offsite.engine.executor_archive import pack as pack_archive
 
     archive = pack_archive(output_file, extra=with_ or (), compress=not no_compress)
     emit(archive, output=output, render=_render)
