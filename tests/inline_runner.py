@@ -6,14 +6,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from offsite.engine.runner import Done, Failed, FoundT, OnOutcome, OnProgress, SentT, Shuffle, ShuffledTask
+from offsite.engine.runner import Done, Failed, FoundT, OnOutcome, OnProgress, Runner, SentT, Shuffle, ShuffledTask
 from offsite.model.errors import OffsiteError
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
 
-class InlineRunner:
+class InlineRunner(Runner):
     @property
     def slots(self) -> int:
         return 2
@@ -45,6 +45,7 @@ class InlineRunner:
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
         for index, task in enumerate(tasks):
             on_outcome(index, _outcome(function, task))
@@ -90,6 +91,7 @@ class StoppedRunner(InlineRunner):
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
         super().run_each(tasks[: (len(tasks) + 1) // 2], function, on_outcome, on_progress=on_progress)
         raise KeyboardInterrupt

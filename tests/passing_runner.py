@@ -63,5 +63,6 @@ class PassingRunner:
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
-        self._inner.run_each(tasks, function, on_outcome, on_progress=on_progress)
+        self._inner.run_each(tasks, function, on_outcome, on_progress=on_progress, keep_going=keep_going)

@@ -174,10 +174,9 @@ class TaskOutcomes(Generic[ResultT]):
         """Return the indexes of tasks without an outcome."""
         return [index for index, outcome in enumerate(self._outcomes) if outcome is None]
 
-    def first_error(self) -> OffsiteError | None:
-        if not self._tasks_failed:
-            return None
-        return next(outcome.error for outcome in self._outcomes if isinstance(outcome, Failed))
+    @property
+    def has_failures(self) -> bool:
+        return self._tasks_failed > 0
 
     def outcomes(self) -> Sequence[Done[ResultT] | Failed]:
         """Return the outcomes of settled tasks, in the order of tasks."""
@@ -327,7 +326,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._show()
 
     def _is_over(self) -> bool:
-        return not self._keep_going and self._outcomes.first_error() is not None
+        return not self._keep_going and self._outcomes.has_failures
 
     def _show(self) -> None:
         if self._on_progress is not None:

@@ -7,11 +7,12 @@ Spark's UI and history server: `backup shop: 3 topics, 120 ranges`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.text import printable
@@ -87,7 +88,7 @@ class Shuffle(Generic[TaskT, FoundT, SentT]):
     give_up: Callable[[TaskT, OffsiteError], Iterable[tuple[int, FoundT]]]
 
 
-class Runner(Protocol):
+class Runner(ABC):
     """A way to run one function over many tasks, in parallel, with retries.
 
     `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
@@ -97,33 +98,19 @@ class Runner(Protocol):
     """
 
     @property
+    @abstractmethod
     def slots(self) -> int:
         """Number of tasks that run at once, as far as known."""
 
+    @abstractmethod
     def begin(self) -> None:
         """Start the background start-up. Returns at once, may be left out, never raises."""
 
+    @abstractmethod
     def await_start(self) -> None:
         """Return when everything needed by tasks has started. Raises the reason of a failed start."""
 
-    def run(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-    ) -> list[ResultT]:
-        """Return results in the order of `tasks`. The first task that fails for good cancels the rest and is raised."""
-
-    def run_all(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-    ) -> list[Done[ResultT] | Failed]:
-        """Return outcomes in the order of `tasks`. A task that fails for good leaves the rest running."""
-
+    @abstractmethod
     def run_each(
         self,
         tasks: Sequence[TaskT],
@@ -131,10 +118,39 @@ class Runner(Protocol):
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
-        """As `run_all`, but hand over every outcome instead of keeping it: the memory of a run does not grow with
-        outcomes."""
+        """Hand over the outcome of every task as soon as known, and keep none: the memory of a run does not grow with
+        outcomes. A task that fails for good leaves the rest running, or without `keep_going` cancels the rest."""
 
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        """Return results in the order of `tasks`. The first task that fails for good cancels the rest and is raised."""
+        outcomes = self._outcomes(tasks, function, on_progress, keep_going=False)
+        if (failure := next((outcome for outcome in outcomes if isinstance(outcome, Failed)), None)) is not None:
+            raise failure.error
+        return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
+
+    def run_all(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[Done[ResultT] | Failed]:
+        """Return outcomes in the order of `tasks`. A task that fails for good leaves the rest running."""
+        return self._outcomes(tasks, function, on_progress, keep_going=True)
+
+    def _outcomes(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_progress: OnProgress | None,
+        *,
+        keep_going: bool,
+    ) -> list[Done[ResultT] | Failed]:
+        outcomes: dict[int, Done[ResultT] | Failed] = {}
+        self.run_each(tasks, function, outcomes.__setitem__, on_progress=on_progress, keep_going=keep_going)
+        return [outcomes[index] for index in sorted(outcomes)]
+
+    @abstractmethod
     def run_shuffled(
         self,
         tasks: Sequence[TaskT],
@@ -146,10 +162,12 @@ class Runner(Protocol):
         """As `run_all`, with tasks that receive values by `shuffle` over all tasks. The figures count in both steps
         that go through the tasks."""
 
+    @abstractmethod
     def halt(self) -> bool:
         """Stop tasks left running by an interrupted run; takes seconds at most. True when surely no task runs any more;
         False when a task may still run, and write, for minutes."""
 
+    @abstractmethod
     def close(self) -> None:
         """End the processes and delete the folders of the runner. May be called twice."""
 

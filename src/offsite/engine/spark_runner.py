@@ -22,6 +22,7 @@ from offsite.engine.runner import (
     OnOutcome,
     OnProgress,
     ResultT,
+    Runner,
     SentT,
     Shuffle,
     ShuffledTask,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class SparkRunner:
+class SparkRunner(Runner):
     """A `Runner` on the chosen Spark: by default on this machine's cores. One at a time in a process.
 
     With `context`: use the running context, and leave it running; its Python workers must be able to import offsite.
@@ -100,23 +101,6 @@ class SparkRunner:
                 f"ports: --spark-conf {STRANGERS}=allowed",
             )
 
-    def run(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
-    ) -> list[ResultT]:
-        results = self._run(tasks, partial(_plain_job, function), on_progress, None, keep_going=False)
-        if (error := results.first_error()) is not None:
-            raise error
-        return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
-
-    def run_all(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-    ) -> list[Done[ResultT] | Failed]:
-        return list(self._run(tasks, partial(_plain_job, function), on_progress, None, keep_going=True).outcomes())
-
     def run_each(
         self,
         tasks: Sequence[TaskT],
@@ -124,8 +108,9 @@ class SparkRunner:
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
-        self._run(tasks, partial(_plain_job, function), on_progress, on_outcome, keep_going=True)
+        self._run(tasks, partial(_plain_job, function), on_progress, on_outcome, keep_going=keep_going)
 
     def run_shuffled(
         self,

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
 from offsite.engine.jobs import TaskOutcomes
 from offsite.engine.meter import MeterReading, ProgressDatagram
-from offsite.engine.runner import Done, Failed
+from offsite.engine.runner import Done, Failed, Runner
 from offsite.engine.task_attempt import Envelope
 from offsite.model.errors import DamagedBatch, SparkFailed
+from tests.inline_runner import InlineRunner
 
 
 def done(index: int, value: str = "ok", *, moved_bytes: int = 0, peak_rss_bytes: int = 0) -> Envelope[str]:
@@ -33,13 +39,29 @@ def test_a_second_envelope_of_a_task_changes_nothing() -> None:
     assert results.progress(elapsed_s=0).moved_bytes == 5
 
 
-def test_the_first_error_is_that_of_the_lowest_task() -> None:
-    results: TaskOutcomes[str] = TaskOutcomes(3)
-    results.take(failed(2, "late"))
-    results.take(failed(1, "early"))
-    error = results.first_error()
-    assert error is not None
-    assert error.message == "early"
+class Backwards(InlineRunner):
+    """Tells the outcome of the last task first."""
+
+    run, run_all = Runner.run, Runner.run_all
+
+    def run_each(self, tasks: Sequence[str], function: Callable[[str], str], on_outcome: Any, **options: Any) -> None:
+        super().run_each(tasks[::-1], function, lambda index, outcome: on_outcome(len(tasks) - 1 - index, outcome))
+
+
+def refuse(name: str) -> str:
+    if name != "good":
+        raise DamagedBatch(name, hint="")
+    return name
+
+
+def test_the_error_that_is_raised_is_that_of_the_lowest_task() -> None:
+    with pytest.raises(DamagedBatch, match="early"):
+        Backwards().run(["good", "early", "late"], refuse)
+
+
+def test_results_are_in_the_order_of_tasks_however_they_are_told() -> None:
+    assert Backwards().run(["a", "b"], str.upper) == ["A", "B"]
+    assert Backwards().run_all(["a", "b"], str.upper) == [Done(value="A"), Done(value="B")]
 
 
 def test_a_task_given_up_counts_as_failed() -> None:

@@ -139,7 +139,7 @@ class ProgressLog:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressRunner:
+class ProgressRunner(Runner):
     """Delegates all calls. `on_task_progress` is called whenever tasks ended, or moved bytes, since the last call."""
 
     inner: Runner
@@ -152,20 +152,6 @@ class ProgressRunner:
     def begin(self) -> None:
         self.inner.begin()
 
-    def run(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
-    ) -> list[ResultT]:
-        return self.inner.run(tasks, function, on_progress=self._heard(on_progress))
-
-    def run_all(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-    ) -> list[Done[ResultT] | Failed]:
-        return self.inner.run_all(tasks, function, on_progress=self._heard(on_progress))
-
     def run_each(
         self,
         tasks: Sequence[TaskT],
@@ -173,8 +159,10 @@ class ProgressRunner:
         on_outcome: OnOutcome[ResultT],
         *,
         on_progress: OnProgress | None = None,
+        keep_going: bool = True,
     ) -> None:
-        self.inner.run_each(tasks, function, on_outcome, on_progress=self._heard(on_progress))
+        heard = self._heard(on_progress)
+        self.inner.run_each(tasks, function, on_outcome, on_progress=heard, keep_going=keep_going)
 
     def run_shuffled(
         self,

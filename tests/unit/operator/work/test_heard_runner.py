@@ -39,11 +39,18 @@ class Telling(PassingRunner):
 
     told: Sequence[RunProgress] = ()
 
-    def run(self, tasks: Sequence[Any], function: Callable[..., Any], *, on_progress: OnProgress | None = None) -> Any:
+    def run_each(
+        self,
+        tasks: Sequence[Any],
+        function: Callable[..., Any],
+        on_outcome: Callable[..., Any],
+        *,
+        on_progress: OnProgress | None = None,
+        keep_going: bool = True,
+    ) -> None:
         assert on_progress is not None
         for each in self.told:
             on_progress(each)
-        return []
 
 
 def telling(*told: RunProgress) -> Telling:
