@@ -30,7 +30,7 @@ from offsite.model.plain import plain
 from offsite.model.units import format_time
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup
-from offsite.serve.answers import answer, status_of
+from offsite.serve.answers import STATUS_MEANINGS, answer, status_of
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.tokens import Caller
 from offsite.serve.v1.jobs import begin_job, make_job_request
@@ -169,23 +169,18 @@ class RuntimeState(BaseModel):
     ranges: list[dict[str, Any]]
 
 
-_WORDS = {
+_MEANINGS = {
+    **STATUS_MEANINGS,
     400: "no id, or no matching backup",
-    401: "a token is needed",
-    403: "the caller has no permission for this",
     404: "there is no such checkpoint",
-    408: "the body arrived too slowly",
     409: "the same or a higher id exists, or the checkpoint is needed",
-    413: "the body is too large",
-    421: "the server was called by an unknown host name",
     422: "stored data is damaged",
-    429: "too many jobs run here, or too many requests of one caller",
     502: "the cluster did not answer",
     503: "the store did not answer, or no process takes checkpoints",
     504: "no partition has started in time",
 }
 router = APIRouter(
-    responses={code: {"model": ActuatorMessage, "description": words} for code, words in _WORDS.items()},
+    responses={code: {"model": ActuatorMessage, "description": meaning} for code, meaning in _MEANINGS.items()},
     tags=["Zeebe's management API"],
 )
 

@@ -69,6 +69,22 @@ _STATUS: tuple[tuple[type[OffsiteError], HTTPStatus], ...] = (
 )
 """The first matching class of an error. A refusal by a store or a cluster is no fault of the caller."""
 
+STATUS_MEANINGS = {
+    400: "the request is wrong",
+    401: "a token is needed",
+    403: "the caller has no permission for this",
+    404: "the object does not exist",
+    408: "the body arrived too slowly",
+    409: "refused by a guard, or another request was first",
+    413: "the body is too large",
+    421: "the server was called by an unknown host name",
+    422: "stored data is damaged or cannot be used",
+    429: "too many jobs run here, or too many requests of one caller",
+    502: "the cluster did not answer, or denied it",
+    503: "the store did not answer, or holds no repository",
+}
+"""What a status says about a request, for the description of the API."""
+
 
 def status_of(error: OffsiteError) -> HTTPStatus:
     return next(status for kind, status in _STATUS if isinstance(error, kind))

@@ -27,7 +27,7 @@ from offsite.model.errors import BadOption, PlanChanged
 from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.plain import plain
 from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
-from offsite.serve.answers import ProblemAnswer
+from offsite.serve.answers import STATUS_MEANINGS, ProblemAnswer
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.tokens import Caller
 
@@ -64,24 +64,9 @@ IdempotencyKey = Annotated[
 ]
 Confirmation = Annotated[str, Query(max_length=64, description="The value from the plan.")]
 
-_WORDS = {
-    400: "the request is wrong",
-    401: "a token is needed",
-    403: "the caller has no permission for this",
-    404: "the object does not exist",
-    408: "the body arrived too slowly",
-    409: "refused by a guard, or another request was first",
-    413: "the body is too large",
-    421: "the server was called by an unknown host name",
-    422: "stored data is damaged or cannot be used",
-    429: "too many jobs run here, or too many requests of one caller",
-    502: "the cluster did not answer, or denied it",
-    503: "the store did not answer, or holds no repository",
-}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ProblemAnswer, "description": words} for status, words in _WORDS.items()
+    status: {"model": ProblemAnswer, "description": meaning} for status, meaning in STATUS_MEANINGS.items()
 }
-
 
 _TEXT_MAX = 4_000
 _LIST_MAX = 10_000
