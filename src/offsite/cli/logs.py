@@ -260,23 +260,28 @@ def _logged(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         with log_command(name, verbose=verbose, log_file=log_file):
             command(**arguments)
 
-    command_parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in _parameters_of(command)
-    ]
     added = [
-        _parameter("verbose", Verbose, default=False),
-        _parameter("log_file", LogFileOption, default=None),
-        _parameter("allow_http", AllowHttp, default=False),
+        keyword_parameter("verbose", Verbose, default=False),
+        keyword_parameter("log_file", LogFileOption, default=None),
+        keyword_parameter("allow_http", AllowHttp, default=False),
     ]
-    run.__signature__ = inspect.Signature([*command_parameters, *added])  # type: ignore[attr-defined]  # read by inspect
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*command_parameters, *added)}
-    del run.__wrapped__  # its parameters are not all of the command's
+    return with_parameters(run, [*keyword_parameters(command), *added])
+
+
+def with_parameters(run: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Give `run`, which wraps a command, other parameters than the command's."""
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]  # its parameters are not those of `run`
     return run
 
 
-def _parameters_of(command: Callable[..., Any]) -> Sequence[inspect.Parameter]:
-    return list(inspect.signature(command, eval_str=True).parameters.values())
+def keyword_parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """The parameters of a command, all by keyword."""
+    own_parameters = inspect.signature(command, eval_str=True).parameters.values()
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own_parameters]
 
 
-def _parameter(name: str, annotation: object, *, default: object) -> inspect.Parameter:
+def keyword_parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
+    """A parameter that typer makes an option of."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints, is_typed
 
 import typer
 
+from offsite.cli.logs import keyword_parameter, keyword_parameters, with_parameters
 from offsite.cli.output import OutputFormat
 from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.selection import PATTERN_OPTIONS, split_all
@@ -110,7 +111,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         option_groups = [_Group(group) for group in groups]
-        own_parameters = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
+        own_parameters = keyword_parameters(command)[len(groups) :]
 
         @wraps(command)
         def run(**arguments: Any) -> None:  # noqa: ANN401  # whatever typer parsed
@@ -118,14 +119,9 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
             command(*values, **arguments)
 
         of_groups = chain.from_iterable(group.parameters() for group in option_groups)
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*of_groups, *own_parameters)
-        ]
+        parameters = [*of_groups, *own_parameters]
         parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del run.__wrapped__  # its parameters are not the command's
-        return run
+        return with_parameters(run, parameters)
 
     return decorate
 
@@ -154,20 +150,16 @@ class _Group:
 def _parameters(of: Field[Any], hint: Any) -> list[inspect.Parameter]:  # noqa: ANN401  # whatever is annotated
     """Return the typer parameters of a field: a parameter per word, else a single parameter."""
     if (words := _words(hint)) is None:
-        return [_parameter(of.name, hint, inspect.Parameter.empty if of.default is MISSING else of.default)]
+        return [keyword_parameter(of.name, hint, inspect.Parameter.empty if of.default is MISSING else of.default)]
     choice = next(
         (annotation for annotation in getattr(hint, "__metadata__", ()) if isinstance(annotation, WordChoice)),
         WordChoice(),
     )
     return [
-        _parameter(word.name, Annotated[_type(word), _option(word, choice)], word.option.default)
+        keyword_parameter(word.name, Annotated[_type(word), _option(word, choice)], word.option.default)
         for word in declared_options(words)
         if word.name not in choice.but and (not choice.only or word.name in choice.only)
     ]
-
-
-def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _words(hint: Any) -> type | None:  # noqa: ANN401  # the same

@@ -3,9 +3,10 @@ no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
@@ -25,6 +26,8 @@ from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.retention.missing_points import PointsLetGo, note_look, since_look
 from offsite.upkeep.retention.report import RetentionOutlook, retention_outlook
 from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks
+
+ReadT = TypeVar("ReadT")
 
 _STRANGERS_MAX = 1000
 _LOOKED_AT_MAX = 5000
@@ -112,8 +115,10 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
     default, torn, unseen = _default(backup, state)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may have any age
     damage = [*_damage(repository, backup, state), *torn]
-    checks, unchecked = _checks(backup, now_ms)
-    let_go, uncounted = _let_go(backup, state)
+    checks, unchecked = _read(lambda: read_last_checks(backup, now_ms=now_ms), "the last checks")
+    points_let_go, uncounted = _read(lambda: since_look(backup, state), "the deletions since you last looked")
+    let_go = points_let_go or ()
+    retention, untold = _read(lambda: retention_outlook(backup, state), "the next deletions")
     unclaimed = [str(loss) for loss in let_go if not loss.is_claimed]
     if looks and not unclaimed:
         note_look(backup, state)
@@ -126,7 +131,7 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
         *problems_of(state, now_ms, fresh_for_s),
     ]
     status = _judged(name, problems, state, now_ms, default)
-    retention, untold = _retention(backup, state)
+    unchecked = unchecked if checks is None else checks.problems
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold, *uncounted)
     strangers = _strangers(backup.store, strangers_in(backup.store, name, most=_LOOKED_AT_MAX))
     notes = (*(str(loss) for loss in let_go if loss.is_claimed), *notes, *strangers)
@@ -187,26 +192,12 @@ def _notes(backup: Backup) -> Iterable[str]:
         yield f"unfinished restores cannot be read: {error.message}"
 
 
-def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, ...]]:
+def _read(read: Callable[[], ReadT], what: str) -> tuple[ReadT | None, tuple[str, ...]]:
+    """What `read` returns; after an error None, with a note that `what` cannot be read."""
     try:
-        checks = read_last_checks(backup, now_ms=now_ms)
+        return read(), ()
     except OffsiteError as error:
-        return None, (f"the last checks cannot be read: {error.message}",)
-    return checks, checks.problems
-
-
-def _retention(backup: Backup, state: BackupState) -> tuple[RetentionOutlook | None, tuple[str, ...]]:
-    try:
-        return retention_outlook(backup, state), ()
-    except OffsiteError as error:
-        return None, (f"the next deletions cannot be read: {error.message}",)
-
-
-def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...], tuple[str, ...]]:
-    try:
-        return since_look(backup, state), ()
-    except OffsiteError as error:
-        return (), (f"the deletions since you last looked cannot be read: {error.message}",)
+        return None, (f"{what} cannot be read: {error.message}",)
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:
