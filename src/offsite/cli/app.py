@@ -27,6 +27,8 @@ from offsite.model.errors import BadOption, BadRepositoryUrl, OffsiteError
 
 _ROOM = "offsite.cli.commands"
 
+_QUOTE = "Quote patterns, else the shell replaces them with file names: --topics '*'"
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
@@ -59,9 +61,6 @@ class LazyGroup(TyperGroup):
         """Return the real command, about to be called or completed."""
         name, listed, arguments = super().resolve_command(ctx, args)
         return name, None if listed is None else self.commands[str(listed.name)], arguments
-
-
-_QUOTE = "Quote patterns, else the shell replaces them with file names: --topics '*'"
 
 
 class _Command(TyperCommand):

@@ -44,6 +44,11 @@ file has the same mode."""
 
 _REOPENINGS = 10
 
+_ROOT = logging.getLogger("offsite")
+_TELLS_WHO = "offsite serve"
+"""The command whose journal names readers of records and authors of changes: without a log file, the journal goes to
+stderr."""
+
 
 class LogFile(logging.Handler):
     """A log handler that appends to the file `path`. A failed write is reported once on stderr and stops no command."""
@@ -135,11 +140,6 @@ AllowHttp = Annotated[
         help="Allow a store without TLS over the network, although others can read credentials and records on the way.",
     ),
 ]
-
-_ROOT = logging.getLogger("offsite")
-_TELLS_WHO = "offsite serve"
-"""The command whose journal names readers of records and authors of changes: without a log file, the journal goes to
-stderr."""
 
 
 def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:

@@ -26,6 +26,9 @@ from offsite.model.untrusted.place import parse_place
 
 PlaceT = TypeVar("PlaceT", str, list[str], None)
 
+COLLECT_AFTER = "24h"
+GIVE_UP_AFTER = "24h"
+
 
 def checked_places(value: PlaceT) -> PlaceT:
     """Callback of every option for a folder or a URL: refuse an invalid place before any work."""
@@ -79,8 +82,6 @@ Records = Annotated[
 ]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-COLLECT_AFTER = "24h"
-GIVE_UP_AFTER = "24h"
 GiveUpAfter = Annotated[
     str,
     typer.Option("--give-up-after", help="With --follow: how long to wait during an outage before the command fails."),

@@ -28,6 +28,13 @@ RAISED_AGAIN_S = 0.01
 
 _Handler = Callable[[int, FrameType | None], None]
 
+EXIT_UNREAD = 141
+"""Exit code of a command without a reader of the result (`| head`): 128 plus the number of SIGPIPE, like common
+programs."""
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_CLOSED = ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY))
+"""How a closed stream is opened on /dev/null. A closed stdout is opened for reading, so every write fails."""
+
 
 class Interruption:
     """The signal that ended the process, if any.
@@ -101,15 +108,6 @@ def _is_amid_import(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-EXIT_UNREAD = 141
-"""Exit code of a command without a reader of the result (`| head`): 128 plus the number of SIGPIPE, like common
-programs."""
-
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
-_CLOSED = ((_STDIN, os.O_RDONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY))
-"""How a closed stream is opened on /dev/null. A closed stdout is opened for reading, so every write fails."""
 
 
 def open_streams() -> None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.repository.repository import Repository
 
+CONF_VARIABLE = "OFFSITE_SPARK_CONF"
+"""Read here and not by typer: typer would split at blanks, and values contain blanks."""
+PROPERTIES_VARIABLE = "OFFSITE_SPARK_PROPERTIES"
+
 
 def open_repository(url: str, *, looks: bool = False, records: str | None = None) -> Repository:
     """Open the repository at `url`. `looks`: for a command without changes, which works on a read-only store.
@@ -73,11 +77,6 @@ def spark(choice: SparkChoice, *, preload: str, limits: RateLimits | None = None
         yield runner
     finally:
         runner.close()
-
-
-CONF_VARIABLE = "OFFSITE_SPARK_CONF"
-"""Read here and not by typer: typer would split at blanks, and values contain blanks."""
-PROPERTIES_VARIABLE = "OFFSITE_SPARK_PROPERTIES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,14 @@ ABORTED_TRANSACTION = 3
 
 Header = tuple[str, bytes | None]
 
+AT_THE_END_MS = 10
+"""Most milliseconds that a broker may hold back an empty answer. Half a second by default, twice in every reading."""
+POLL_S = 1.0
+IDLE_POLLS_MAX = 30
+"""Silent polls in a row before a reading is given up: a local broker answers in milliseconds."""
+GROUP = "demo-shipping"
+LIMIT_S = 30.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTopic:
@@ -156,14 +164,6 @@ def _odd_headers(n: int) -> tuple[Header, ...]:
     return choices[n % len(choices)]
 
 
-AT_THE_END_MS = 10
-"""Most milliseconds that a broker may hold back an empty answer. Half a second by default, twice in every reading."""
-
-POLL_S = 1.0
-IDLE_POLLS_MAX = 30
-"""Silent polls in a row before a reading is given up: a local broker answers in milliseconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
     """A record as seen by a consumer. `timestamp_type` in librdkafka's numbers: 0 none, 1 CreateTime, 2
@@ -277,10 +277,6 @@ def _record(message: Message) -> ReadRecord:
         value=message.value(),
         headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
     )
-
-
-GROUP = "demo-shipping"
-LIMIT_S = 30.0
 
 
 def commit_half_way(bootstrap: str, orders: TopicRecords) -> None:

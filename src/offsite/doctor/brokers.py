@@ -51,6 +51,14 @@ _OPTIONAL = {
 }
 """Further requests for consistent cuts, replayed transactions and the cluster's settings."""
 
+BROKERS_MAX = 200
+"""Brokers probed at most. More do not occur in practice, and an answer may name any number."""
+WORKER_TASKS_MAX = 8
+ADVERTISED = (
+    "set advertised.listeners of that broker to a name and port that this machine and the Spark workers can reach: "
+    "after the first broker, clients use the names that brokers advertise"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressProbe:
@@ -118,15 +126,6 @@ def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
 
 def _late(address: BrokerAddress) -> AddressProbe:
     return AddressProbe(address=address, error=KafkaTimeout(f"{address} did not answer within {ANYBODY_S:.0f} s"))
-
-
-BROKERS_MAX = 200
-"""Brokers probed at most. More do not occur in practice, and an answer may name any number."""
-WORKER_TASKS_MAX = 8
-ADVERTISED = (
-    "set advertised.listeners of that broker to a name and port that this machine and the Spark workers can reach: "
-    "after the first broker, clients use the names that brokers advertise"
-)
 
 
 def configuration(parts: Parts) -> CheckResult:

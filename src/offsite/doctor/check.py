@@ -29,6 +29,10 @@ KAFKA, STORE, RIGHTS = KafkaUnavailable.exit_code, StoreUnavailable.exit_code, D
 """Exit codes of failed checks without an error of their own."""
 _OWN_CODES = (UserError, NoRepository, KafkaUnavailable, StoreUnavailable, Denied)
 
+T = TypeVar("T")
+THREADS_MAX = 16
+"""Enough for the brokers of a large cluster within the time of a check, few enough for any machine."""
+
 
 class CheckVerdict(StrEnum):
     OK = "ok"
@@ -108,11 +112,7 @@ def bounded(text: str) -> str:
     return line if len(line) <= SAID_MAX else f"{line[:SAID_MAX]}…"
 
 
-T = TypeVar("T")
 ItemT = TypeVar("ItemT")
-
-THREADS_MAX = 16
-"""Enough for the brokers of a large cluster within the time of a check, few enough for any machine."""
 
 
 class TooLateError(Exception):

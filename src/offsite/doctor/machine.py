@@ -33,6 +33,12 @@ LITTLE_BYTES = GIB
 NOTHING_BYTES = 64 * MIB
 _UNLIMITED = -1
 
+GROUPS_TOPIC = "__consumer_offsets"
+ROUNDED_MS = 1_000
+"""Object stores report whole seconds."""
+NOTICED_MS = 30_000
+CURE = "let NTP set the clocks of all machines"
+
 
 def versions(_: Parts) -> CheckResult:
     """Whether offsite supports the installed versions."""
@@ -117,13 +123,6 @@ def _is_temporary(place: Path) -> bool:
 
 def _shown(limit: int) -> str:
     return "unlimited" if limit == _UNLIMITED else f"{limit:,}"
-
-
-GROUPS_TOPIC = "__consumer_offsets"
-ROUNDED_MS = 1_000
-"""Object stores report whole seconds."""
-NOTICED_MS = 30_000
-CURE = "let NTP set the clocks of all machines"
 
 
 def store_clock(parts: Parts) -> CheckResult:

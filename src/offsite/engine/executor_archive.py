@@ -49,6 +49,11 @@ _SHA256 = re.compile(r"sha256=[0-9a-f]{64}")
 _CHECKED_PYTHON = Path(__file__).parent / "local" / "checked-python.sh"
 _PACK_AGAIN = "pack it again with this offsite: offsite spark pack"
 
+PACKAGES = ("offsite", "offsite_participant", "pyspark_offsite")
+BROUGHT_BY_SPARK = ("pyspark", "py4j")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"\bextra\s*==")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorArchiveManifest:
@@ -173,13 +178,6 @@ def executor_environment() -> dict[str, str]:
     """Return settings for the environment that an archive needs on executors. An executor without an archive ignores
     them."""
     return executor_variables({**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED})
-
-
-PACKAGES = ("offsite", "offsite_participant", "pyspark_offsite")
-BROUGHT_BY_SPARK = ("pyspark", "py4j")
-
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
-_EXTRA = re.compile(r"\bextra\s*==")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,18 @@ from offsite.model.units import format_duration
 TELL_AFTER_S = 10.0
 """Replaced executors, or executors that a cluster has yet to start, are not worth a message before."""
 
+LONG_S = 30.0
+"""Below this time a task may take as long as it likes."""
+TIMES_LONGER = 4.0
+KNOWN_MIN = 3
+"""Tasks that must have ended before a running task can be unusual."""
+_REMEMBERED = 1000
+_DONE: Done[Any] = Done(value=None)
+_POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
+_EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
+
 
 class ExecutorOutage:
     """Watches for a cluster without executors. `patience_s`: seconds that the state may last."""
@@ -72,14 +84,6 @@ class ExecutorOutage:
 
     def _for_s(self) -> float:
         return 0.0 if self._wait is None else self._clock.monotonic_s() - self._wait.since_s
-
-
-LONG_S = 30.0
-"""Below this time a task may take as long as it likes."""
-TIMES_LONGER = 4.0
-KNOWN_MIN = 3
-"""Tasks that must have ended before a running task can be unusual."""
-_REMEMBERED = 1000
 
 
 @dataclass(slots=True)
@@ -129,9 +133,6 @@ class Stragglers:
 def task_name(task: object, index: int) -> str:
     """Return the task's `title`, else its number."""
     return str(getattr(task, "title", "")) or f"task {index}"
-
-
-_DONE: Done[Any] = Done(value=None)
 
 
 class TaskOutcomes(Generic[ResultT]):
@@ -206,11 +207,6 @@ class TaskOutcomes(Generic[ResultT]):
         else:
             self._tasks_failed += 1
 
-
-_POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
-_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
-_STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
-_EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 Event: TypeAlias = Envelope[ResultT] | ProgressDatagram | ExecutorsChecked | LostAttempt | None
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]

@@ -20,6 +20,12 @@ from offsite.model.clock import Clock, SystemClock
 
 ItemT = TypeVar("ItemT", bound=Chunk | Hole | Gap)
 
+SEND_EVERY_S = 0.25
+"""A person sees no more; a datagram costs some 20 µs."""
+MAX_DATAGRAMS_AT_ONCE = 1000
+"""Datagrams that the driver takes between two envelopes; the rest waits in the socket or is dropped by the kernel."""
+_DATAGRAM = struct.Struct(">16sQQQQQQ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterReading:
@@ -91,15 +97,6 @@ start, count, count_items, read, throttle, limit = (
     _process_meter.throttle,
     _process_meter.limit,
 )
-
-
-SEND_EVERY_S = 0.25
-"""A person sees no more; a datagram costs some 20 µs."""
-
-MAX_DATAGRAMS_AT_ONCE = 1000
-"""Datagrams that the driver takes between two envelopes; the rest waits in the socket or is dropped by the kernel."""
-
-_DATAGRAM = struct.Struct(">16sQQQQQQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,16 @@ OUTSTANDING_S = 0.5
 LEAST_PORTION_BYTES = 16 * KIB
 """Smaller portions cost more in requests than they save in evenness."""
 
+TOKEN_BYTES = 16
+EXECUTOR_BYTES = 16
+"""The worker's key of its executor, after the token."""
+QUESTION = struct.Struct(">BQ")
+"""The limit, and the bytes taken; zero bytes only ask for the portion."""
+ANSWER = struct.Struct(">dQ")
+"""Seconds until the bytes are paid for, and the portion in bytes to take next time."""
+MAX_STRANGERS = 64
+"""Connections without a token yet; above the maximum, the oldest is closed."""
+
 
 class TokenBucket:
     """Lets `bytes_per_s` through, from `now_s` on. Empty at first.
@@ -55,18 +65,6 @@ class TokenBucket:
     def portion_bytes(self, users: int) -> int:
         """Return the bytes that every one of `users` should take at once."""
         return max(LEAST_PORTION_BYTES, int(self._bytes_per_s * min(PORTION_S, OUTSTANDING_S / max(1, users))))
-
-
-TOKEN_BYTES = 16
-EXECUTOR_BYTES = 16
-"""The worker's key of its executor, after the token."""
-QUESTION = struct.Struct(">BQ")
-"""The limit, and the bytes taken; zero bytes only ask for the portion."""
-ANSWER = struct.Struct(">dQ")
-"""Seconds until the bytes are paid for, and the portion in bytes to take next time."""
-
-MAX_STRANGERS = 64
-"""Connections without a token yet; above the maximum, the oldest is closed."""
 
 
 class RateServer:

@@ -23,6 +23,8 @@ FoundT = TypeVar("FoundT")
 SentT = TypeVar("SentT")
 ValueT_co = TypeVar("ValueT_co", covariant=True)
 
+_MAX_CHARACTERS = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Generic[ValueT_co]):
@@ -206,8 +208,6 @@ def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
         note=now.note,
     )
 
-
-_MAX_CHARACTERS = 200
 
 _name: ContextVar[str] = ContextVar("offsite-job-name", default="offsite")
 

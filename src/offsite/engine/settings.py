@@ -45,6 +45,22 @@ _FIRM_REASONS = {
     _DAEMON: "workers need it to delete unfinished files when they are stopped",
 }
 
+_FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
+"""From this size on pyspark puts a function into files, on the driver and on every executor: the function may hold
+secrets."""
+CLOSED_PAGES = {"spark.ui.enabled": "false", "spark.ui.killEnabled": "false"}
+"""Spark's pages show settings and plans to everybody who reaches the port, with links that end jobs."""
+_REDACTION = "spark.redaction.regex"
+_SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IGNORECASE)
+"""Names of settings that Spark itself hides, and names of Azure's keys."""
+MAX_SOCKET_PATH_BYTES = 100
+"""A socket's path must fit into sockaddr_un: 108 bytes on Linux, 104 on macOS."""
+_SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
+STRANGERS = "spark.offsite.strangers"
+"""Whether restores run on a Spark without authentication: `allowed`, else not."""
+_SPARK_PREFIX = "spark."
+_SETTING_NAME = re.compile(r"spark\.[^\s=\0]+")
+
 
 def merge_settings(defaults: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Merge offsite's `defaults`, the `chosen` settings of a person over them, and the firm settings over all.
@@ -53,15 +69,6 @@ def merge_settings(defaults: Mapping[str, str], chosen: Mapping[str, str]) -> di
         if chosen.get(name, value) != value:
             decided("setting_overruled", why=_FIRM_REASONS[name], setting=name, asked=chosen[name], used=value)
     return {**defaults, **chosen, **FIRM_SETTINGS}
-
-
-_FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
-"""From this size on pyspark puts a function into files, on the driver and on every executor: the function may hold
-secrets."""
-
-
-CLOSED_PAGES = {"spark.ui.enabled": "false", "spark.ui.killEnabled": "false"}
-"""Spark's pages show settings and plans to everybody who reaches the port, with links that end jobs."""
 
 
 def common_settings() -> dict[str, str]:
@@ -99,11 +106,6 @@ def encryption_settings(chosen: Mapping[str, str]) -> dict[str, str]:
     return {"spark.network.crypto.saslFallback": "false", "spark.io.encryption.enabled": "true"}
 
 
-_REDACTION = "spark.redaction.regex"
-_SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IGNORECASE)
-"""Names of settings that Spark itself hides, and names of Azure's keys."""
-
-
 def split_secrets(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split `settings` into shown and secret ones. Any user of the machine may read shown settings on a command line;
     secret settings must not be on a command line. A name is secret by `_SECRET`, or by the person's own
@@ -123,12 +125,6 @@ def _own_redaction(pattern: str) -> re.Pattern[str] | None:
             f"{_REDACTION}: {error}, as Python reads patterns",
             hint="write it in a way that Java and Python both understand: flags such as (?i) come first",
         ) from error
-
-
-MAX_SOCKET_PATH_BYTES = 100
-"""A socket's path must fit into sockaddr_un: 108 bytes on Linux, 104 on macOS."""
-
-_SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
 
 
 def local_settings(*, master: str, folder: Path) -> dict[str, str]:
@@ -168,10 +164,6 @@ def executor_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
-STRANGERS = "spark.offsite.strangers"
-"""Whether restores run on a Spark without authentication: `allowed`, else not."""
-
-
 def accepts_strangers(settings: Mapping[str, str], *, in_one_jvm: bool) -> bool:
     """Whether anybody who reaches the ports of driver and executors may send them code, because Spark asks for no
     secret. On loopback addresses "anybody" means the machine's further users; executors have addresses of their own. A
@@ -207,9 +199,6 @@ VARIABLES = frozenset(f"OFFSITE_SPARK_{name}" for name in ("MASTER", "CONF", "PR
     "OFFSITE_SECRETS"
 }
 """Environment variables by which commands learn everything chosen here."""
-
-_SPARK_PREFIX = "spark."
-_SETTING_NAME = re.compile(r"spark\.[^\s=\0]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

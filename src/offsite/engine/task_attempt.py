@@ -46,6 +46,14 @@ LINES_PER_EVENT = 100
 _MAX_EVENTS = 20
 """Kinds of events in one attempt: all of offsite has fewer."""
 
+MAX_NOTE_BYTES = 32 << 10
+"""Half of a datagram's size: some dozen lines and a traceback."""
+_MAX_TRACE = 16_000
+_MAX_NOTES_AT_ONCE = 100
+"""Notes that the driver takes between two events; the rest waits in the socket or is dropped by the kernel."""
+LASTING_ERRORS = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
+"""Kinds of errors that a second attempt would meet again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
@@ -107,14 +115,6 @@ def write_lines(lines: Sequence[JournalLine], *, task: int) -> None:
     for line in lines:
         event, _, fields = line.text.partition(" ")
         write(line.level, f"{event} task={task} {fields}".rstrip(), at_s=line.at_s, trace=line.trace)
-
-
-MAX_NOTE_BYTES = 32 << 10
-"""Half of a datagram's size: some dozen lines and a traceback."""
-
-_MAX_TRACE = 16_000
-_MAX_NOTES_AT_ONCE = 100
-"""Notes that the driver takes between two events; the rest waits in the socket or is dropped by the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +226,6 @@ def _line_of(fields: Sequence[Any]) -> JournalLine:
 class AttemptFailed(Exception):
     """An attempt is to be repeated. Spark writes the text into logs of executors, the event log and pages. So the text
     is a trace allowed in logs; the error and its causes may quote a record or a credential."""
-
-
-LASTING_ERRORS = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
-"""Kinds of errors that a second attempt would meet again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,12 @@ _PACK = "send this offsite to executors: run offsite spark pack, then use --spar
 _OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 _SAME_PYTHON = f"executors need a Python {_OWN}, on PATH or named by spark.executorEnv.PEX_PYTHON"
 
+_EXAMINED = re.compile(
+    r"Failed to find (?:a )?compatible (?:interpreter|PEX_PYTHON).*?"
+    r"\b1\.\)\s+(?P<python>\S+)\s+\w+==(?P<version>\d+\.\d+)",
+    re.DOTALL,
+)
+
 
 def check_version(sent: str) -> None:
     """Check in a worker that this offsite has version `sent`, the version of the sender. Raises `ExecutorDiffers`:
@@ -71,12 +77,6 @@ def _other_python(match: re.Match[str]) -> OffsiteError:
 def _differs(python: str) -> OffsiteError:
     return ExecutorDiffers(f"an executor has Python {python}, but this is Python {_OWN}", hint=_SAME_PYTHON)
 
-
-_EXAMINED = re.compile(
-    r"Failed to find (?:a )?compatible (?:interpreter|PEX_PYTHON).*?"
-    r"\b1\.\)\s+(?P<python>\S+)\s+\w+==(?P<version>\d+\.\d+)",
-    re.DOTALL,
-)
 
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OffsiteError]], ...] = (
     (

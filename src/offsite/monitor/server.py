@@ -37,6 +37,15 @@ LOOPBACK = "127.0.0.1"
 _PORT_MAX = 65535
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/@]+)):(?P<port>\d+)")
 
+CONNECTIONS_MAX = 16
+"""Connections served at once: a Prometheus, its twin, and some people."""
+CONNECTION_S = 5.0
+"""Seconds that a connection may take from its first byte to its last."""
+_POLL_S = 0.2
+_PATHS = "/metrics /healthz /readyz"
+_TEXT = "text/plain; charset=utf-8"
+_SCRAPE_FOR_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenAddress:
@@ -57,17 +66,6 @@ def parse_address(text: str) -> ListenAddress:
     if port is None:
         raise BadOption(f"{text[:100]!r} is neither a port nor host:port", hint="write it as 9464 or 0.0.0.0:9464")
     return ListenAddress(host=host, port=port)
-
-
-CONNECTIONS_MAX = 16
-"""Connections served at once: a Prometheus, its twin, and some people."""
-
-CONNECTION_S = 5.0
-"""Seconds that a connection may take from its first byte to its last."""
-
-_POLL_S = 0.2
-_PATHS = "/metrics /healthz /readyz"
-_TEXT = "text/plain; charset=utf-8"
 
 
 class StatusSource(Protocol):
@@ -240,9 +238,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-_SCRAPE_FOR_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

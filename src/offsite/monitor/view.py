@@ -25,6 +25,13 @@ REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
 
 UNKNOWN_MS = -1
 
+_INTERVALS = 3
+_ROUND_AT_LEAST_S = 15.0
+"""Seconds allowed for a round and its roll-up, however short the interval is."""
+_ROUND_S = 900.0
+"""Seconds: three times the five minutes after which a long pass commits, so that a slow store is not called dead."""
+_MESSAGE_MAX = 300
+
 
 class FollowState(StrEnum):
     """What the loop is doing: before its first finished round, copying old records, up to date at the end of a round,
@@ -171,14 +178,6 @@ class FollowView:
         """
         newest_ms = min(topic.newest_record_ms, self.last_commit_ms)
         return max(newest_ms, topic.caught_up_ms, UNKNOWN_MS)
-
-
-_INTERVALS = 3
-_ROUND_AT_LEAST_S = 15.0
-"""Seconds allowed for a round and its roll-up, however short the interval is."""
-_ROUND_S = 900.0
-"""Seconds: three times the five minutes after which a long pass commits, so that a slow store is not called dead."""
-_MESSAGE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ from offsite.repository.segments.segment import SegmentFigures
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 
+_NONE = "no commit was made"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSummary:
@@ -270,9 +272,6 @@ def _partition(number: int, backed_up: _Held) -> PartitionDetail:
         records=backed_up.figures.records,
         stored_bytes=backed_up.figures.stored_bytes,
     )
-
-
-_NONE = "no commit was made"
 
 
 def describe_new_commits(repository: Repository, name: str, *, since: int | None) -> str:

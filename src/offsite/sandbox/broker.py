@@ -39,6 +39,8 @@ from offsite.sandbox.versions import KAFKA_VERSION
 
 STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; afterwards the broker is killed, and the log survives
 
+PORT_ATTEMPTS = 5  # a free port can be lost to someone else between the look and the bind; five in a row is no accident
+
 
 class SandboxNode:
     """One process of a sandbox, made by `Sandbox.broker` and `Sandbox.keeper`. Reads the disk at every call, and so
@@ -113,9 +115,6 @@ class SandboxNode:
         if state is None:
             raise SandboxFailed(f"{self.name} was never started")
         return state
-
-
-PORT_ATTEMPTS = 5  # a free port can be lost to someone else between the look and the bind; five in a row is no accident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

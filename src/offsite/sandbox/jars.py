@@ -32,6 +32,14 @@ _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 <ibiblio name="central" m2compatible="true" usepoms="false" checksums=""/></resolvers></ivysettings>
 """
 
+_CACHE_HINT = "set XDG_CACHE_HOME to a folder that this user can write"
+DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
+PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+TOOL_LIMIT_S = 120.0
+LAST_LINES = 12
+
 
 class JarSource(Protocol):
     """One way to get jars. `name`: shown to a person in the progress line."""
@@ -133,8 +141,6 @@ def _ivy_module(jars: tuple[Jar, ...]) -> str:
 Progress = Callable[[str], None]
 """Takes one line for a person; called seldom."""
 
-_CACHE_HINT = "set XDG_CACHE_HOME to a folder that this user can write"
-
 
 def ignore_progress(_line: str) -> None:
     """The progress callback for callers without a progress display."""
@@ -205,15 +211,6 @@ def _alone(folder: Path) -> Iterator[None]:
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
-PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
-CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
-
-TOOL_LIMIT_S = 120.0
-LAST_LINES = 12
 
 
 def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default

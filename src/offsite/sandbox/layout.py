@@ -42,6 +42,10 @@ LAG_MAX_MS = 3000
 """How long a follower may lag before it leaves the in-sync replicas: 30 s in earnest, too long for a test."""
 _SHAPE = "shape.json"
 
+CHECKPOINT = "bootstrap.checkpoint"
+META = "meta.properties"
+FORMAT_LIMIT_S = 60  # takes 1.2 s; a loaded CI machine may be ten times slower
+
 
 class NodeRole(StrEnum):
     ALONE = "alone"
@@ -209,11 +213,6 @@ def _under_zookeeper(node: Node, keeper: Node) -> dict[str, str]:
 
 def _rack(node: Node) -> dict[str, str]:
     return {"broker.rack": f"rack-{node.node_id}", "inter.broker.listener.name": PLAINTEXT}
-
-
-CHECKPOINT = "bootstrap.checkpoint"
-META = "meta.properties"
-FORMAT_LIMIT_S = 60  # takes 1.2 s; a loaded CI machine may be ten times slower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,34 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 
+PLAINTEXT, CONTROLLER, ZOOKEEPER = "PLAINTEXT", "CONTROLLER", "ZOOKEEPER"
+SASL_PLAINTEXT, SSL, SASL_SSL = "SASL_PLAINTEXT", "SSL", "SASL_SSL"
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_KAFKA_JAVA = "org.apache.kafka.common.security"
+_BROKERS_OWN_NAME = 'unsecuredLoginStringClaim_sub="broker"'
+_SMALL_AND_QUICK = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "log.retention.ms": "-1",  # a sandbox loses nothing by itself; a topic may still set its own retention
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "500",  # a test waits a second for compaction, not a quarter of a minute
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    "broker.session.timeout.ms": "3000",  # how long a start after a kill has to wait for the dead broker's session
+    "broker.heartbeat.interval.ms": "500",
+    "metadata.max.idle.interval.ms": "5000",  # else an idle broker writes an empty record twice a second
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Return `count` different ports without a listener."""
@@ -38,36 +66,6 @@ def _bound(port: int) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-PLAINTEXT, CONTROLLER, ZOOKEEPER = "PLAINTEXT", "CONTROLLER", "ZOOKEEPER"
-SASL_PLAINTEXT, SSL, SASL_SSL = "SASL_PLAINTEXT", "SSL", "SASL_SSL"
-SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-
-_KAFKA_JAVA = "org.apache.kafka.common.security"
-_BROKERS_OWN_NAME = 'unsecuredLoginStringClaim_sub="broker"'
-_SMALL_AND_QUICK = {
-    "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "5",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.num.partitions": "5",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "log.retention.ms": "-1",  # a sandbox loses nothing by itself; a topic may still set its own retention
-    "log.retention.check.interval.ms": "1000",
-    "log.initial.task.delay.ms": "1000",
-    "log.cleaner.backoff.ms": "500",  # a test waits a second for compaction, not a quarter of a minute
-    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    "broker.session.timeout.ms": "3000",  # how long a start after a kill has to wait for the dead broker's session
-    "broker.heartbeat.interval.ms": "500",
-    "metadata.max.idle.interval.ms": "5000",  # else an idle broker writes an empty record twice a second
-    "num.network.threads": "2",
-    "num.io.threads": "4",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

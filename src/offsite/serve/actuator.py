@@ -47,6 +47,24 @@ _STATES = {
 }
 _TYPE = "MANUAL_BACKUP"
 
+PREFIXES = ("/actuator/backups", "/actuator/backupRuntime")
+STARTS_WITHIN_S = 60.0
+LOOK_S = 0.5
+_LISTED_MAX = 1_000
+_WAITING = threading.BoundedSemaphore(8)
+"""Requests that may wait for a start at once: each uses a thread, of about forty in the server."""
+_PREFIX = re.compile(r"(\d{0,19})\*")
+_MEANINGS = {
+    **STATUS_MEANINGS,
+    400: "no id, or no matching backup",
+    404: "there is no such checkpoint",
+    409: "the same or a higher id exists, or the checkpoint is needed",
+    422: "stored data is damaged",
+    502: "the cluster did not answer",
+    503: "the store did not answer, or no process takes checkpoints",
+    504: "no partition has started in time",
+}
+
 
 def backup_info(report: CheckpointReport) -> dict[str, Any]:
     """One checkpoint, as answered by `GET /actuator/backups/{id}`."""
@@ -121,15 +139,6 @@ def _numbered(report: CheckpointReport) -> Iterable[tuple[int, CheckpointPartiti
     return enumerate(sorted(report.details, key=lambda progress: (progress.topic, progress.partition)), 1)
 
 
-PREFIXES = ("/actuator/backups", "/actuator/backupRuntime")
-STARTS_WITHIN_S = 60.0
-LOOK_S = 0.5
-_LISTED_MAX = 1_000
-_WAITING = threading.BoundedSemaphore(8)
-"""Requests that may wait for a start at once: each uses a thread, of about forty in the server."""
-_PREFIX = re.compile(r"(\d{0,19})\*")
-
-
 class ActuatorMessage(BaseModel):
     """The outcome, for people."""
 
@@ -169,16 +178,6 @@ class RuntimeState(BaseModel):
     ranges: list[dict[str, Any]]
 
 
-_MEANINGS = {
-    **STATUS_MEANINGS,
-    400: "no id, or no matching backup",
-    404: "there is no such checkpoint",
-    409: "the same or a higher id exists, or the checkpoint is needed",
-    422: "stored data is damaged",
-    502: "the cluster did not answer",
-    503: "the store did not answer, or no process takes checkpoints",
-    504: "no partition has started in time",
-}
 router = APIRouter(
     responses={code: {"model": ActuatorMessage, "description": meaning} for code, meaning in _MEANINGS.items()},
     tags=["Zeebe's management API"],

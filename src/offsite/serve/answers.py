@@ -32,21 +32,6 @@ from offsite.model.plain import plain
 
 JSON = "application/json"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """An error: `id` (see the reference of errors), a sentence, and the next step."""
-
-    id: str
-    message: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemAnswer:
-    error: Problem
-
-
 _STATUS: tuple[tuple[type[OffsiteError], HTTPStatus], ...] = (
     (NoSuchRestorePoint, HTTPStatus.NOT_FOUND),
     (NoSuchRestore, HTTPStatus.NOT_FOUND),
@@ -68,7 +53,6 @@ _STATUS: tuple[tuple[type[OffsiteError], HTTPStatus], ...] = (
     (OffsiteError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 """The first matching class of an error. A refusal by a store or a cluster is no fault of the caller."""
-
 STATUS_MEANINGS = {
     400: "the request is wrong",
     401: "a token is needed",
@@ -84,6 +68,20 @@ STATUS_MEANINGS = {
     503: "the store did not answer, or holds no repository",
 }
 """What a status says about a request, for the description of the API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An error: `id` (see the reference of errors), a sentence, and the next step."""
+
+    id: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemAnswer:
+    error: Problem
 
 
 def status_of(error: OffsiteError) -> HTTPStatus:

@@ -44,6 +44,9 @@ READ_MIN_BYTES = 64 * 1024
 KEPT_ALIVE_S = 10
 ENDS_WITHIN_S = 5
 
+V1 = "/api/v1"
+_PROBLEMS_MAX = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListeningSocket:
@@ -175,10 +178,6 @@ class BoundedProtocol(H11Protocol):
         """Discard unsent bytes: a normal close would wait for the client to read."""
         self.is_cut_off = True
         self.transport.abort()
-
-
-V1 = "/api/v1"
-_PROBLEMS_MAX = 5
 
 
 def make_app(site: Site, guarded: GateRules) -> Gate:

@@ -12,6 +12,11 @@ from urllib.parse import urlsplit
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
+COOKIE = "offsite_session"
+LASTS_S = 12 * 60 * 60
+_PARTS = 4
+_ENDED_MAX = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
@@ -48,12 +53,6 @@ def name_of(address: str) -> str:
         return (parts.hostname or "").lower() if is_bare else ""
     except ValueError:
         return ""
-
-
-COOKIE = "offsite_session"
-LASTS_S = 12 * 60 * 60
-_PARTS = 4
-_ENDED_MAX = 100
 
 
 class Sessions:

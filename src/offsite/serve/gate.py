@@ -32,6 +32,29 @@ REFUSALS_LOGGED_MAX = 20
 """Journal lines about refused requests of one caller in a minute: a full log file is rotated, so a caller with
 unlimited lines could erase the traces of earlier requests."""
 
+BODY_MAX = MIB
+LOGIN_MAX = 16 * KIB
+"""Bytes of the body of an anonymous request."""
+BODY_S = 10.0
+"""Seconds within which a body must arrive."""
+PIECE_BYTES = 256 * KIB
+_TOLD_MAX = 400
+"""Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
+_LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE)
+_STRANGER = Caller(name="", role=AccessRole.WATCH)
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # without the header a browser sends the origin "null" for a form
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_TURN_HINT = "wait for an answer before you send more requests"
+_HOST_HINT = "use a host name given with --allow-host, or 127.0.0.1 from this machine"
+
 
 class RequestCounter:
     """The number of running requests of every caller. Names come from tokens, so they are few."""
@@ -66,28 +89,6 @@ class RefusalLog:
         if count > REFUSALS_LOGGED_MAX:
             return None
         return "further refusals of this minute are not logged" if count == REFUSALS_LOGGED_MAX else ""
-
-
-BODY_MAX = MIB
-LOGIN_MAX = 16 * KIB
-"""Bytes of the body of an anonymous request."""
-BODY_S = 10.0
-"""Seconds within which a body must arrive."""
-PIECE_BYTES = 256 * KIB
-_TOLD_MAX = 400
-"""Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
-_LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE)
-_STRANGER = Caller(name="", role=AccessRole.WATCH)
-
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # without the header a browser sends the origin "null" for a form
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +209,6 @@ class Gate:
         if origin is not None and not self._guarded.hosts.allow_origin(origin, host):
             return False
         return headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
-
-
-_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-_TURN_HINT = "wait for an answer before you send more requests"
-_HOST_HINT = "use a host name given with --allow-host, or 127.0.0.1 from this machine"
 
 
 class _Answer:

@@ -24,6 +24,13 @@ from offsite.model.untrusted.text import NotUtf8, decode_text
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
+_POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
+_SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
+_ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
+_BEGUN = "checkpoints|runs|verifications|drills|searches"
+_PREFIX = "offsite_"
+_HINT = "a line is: NAME ROLE sha256:HEX; create one with: offsite tokens add NAME:ROLE --token-file FILE"
+
 
 class AccessRole(IntEnum):
     """The permissions of a caller; every role includes the roles before."""
@@ -60,10 +67,6 @@ def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool) ->
     return _Rule(frozenset(methods.split()), re.compile(path), Requirement(role, changes))
 
 
-_POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
-_SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
-_ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
-_BEGUN = "checkpoints|runs|verifications|drills|searches"
 _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
@@ -87,8 +90,6 @@ def find_requirement(method: str, path: str) -> Requirement:
 _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
-_PREFIX = "offsite_"
-_HINT = "a line is: NAME ROLE sha256:HEX; create one with: offsite tokens add NAME:ROLE --token-file FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _LINES_MAX = 20
 """Partitions, and left-out transactions, shown: the first ones. -o json has all."""
 
+EXIT_FAILED = OffsiteError.exit_code
+_DELETE_ZEEBE = (
+    "A Zeebe cluster whose backup of the same id is also deleted; the same name as when the checkpoint was taken."
+)
+
 
 def render_list(listing: CheckpointList) -> Iterator[Line]:
     if not listing.total:
@@ -105,7 +110,6 @@ def _render_participants(participants: Sequence[CheckpointParticipant]) -> Itera
 
 app = typer.Typer(help="Take checkpoints: restore points with ordered ids.", no_args_is_help=True)
 
-EXIT_FAILED = OffsiteError.exit_code
 
 OptionalId = Annotated[
     int | None,
@@ -115,9 +119,6 @@ OptionalId = Annotated[
 ]
 CheckpointArgument = Annotated[int | None, typer.Argument(metavar="[ID]", help="Id of the checkpoint.")]
 CheckpointOption = Annotated[int | None, typer.Option("--id", help="The checkpoint id as an option.")]
-_DELETE_ZEEBE = (
-    "A Zeebe cluster whose backup of the same id is also deleted; the same name as when the checkpoint was taken."
-)
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number, the newest first.")]
 
 

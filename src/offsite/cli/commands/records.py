@@ -44,6 +44,9 @@ PointOptions = Annotated[
     ),
 ]
 
+DEFAULT_LIMIT = 1000
+NULL = "NULL"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
@@ -128,8 +131,6 @@ def _check_not_a_terminal() -> None:
     if sys.stdout.isatty():
         raise BadOption("--raw output can disturb a terminal", hint="send it to a file or a pipe")
 
-
-DEFAULT_LIMIT = 1000
 
 Topics = Annotated[
     list[str] | None,
@@ -264,9 +265,6 @@ def _from_hex(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise BadOption("the key is not in hex", hint="write two digits for each byte, as 00ff12") from error
-
-
-NULL = "NULL"
 
 
 def record_line(record: ShownRecord) -> str:

@@ -41,6 +41,9 @@ RESTORE_POINTS_SHOWN = 10
 """Newest restore points printed by `show` for people; `-o json` has all."""
 _BESIDE_MAX = 100
 
+_PRIVATE = 0o600
+"""Mode of a new page, which names topics and places. A mode set by a person, for a web server, is kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitReport:
@@ -117,10 +120,6 @@ def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: O
     emit(report, output=output, render=render_status)
     if not report.safe:
         raise typer.Exit(Damaged.exit_code if any(backup.damaged for backup in report.backups) else EXIT_ATTENTION)
-
-
-_PRIVATE = 0o600
-"""Mode of a new page, which names topics and places. A mode set by a person, for a web server, is kept."""
 
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:

@@ -42,6 +42,8 @@ KafkaVersion = Annotated[
     typer.Option("--kafka-version", help="2.7.2, 2.8.2, 3.9.1, 4.1.1 or 4.2.0 [default: as before, or 4.1.1]."),
 ]
 
+EXIT_DIFFERENT = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
@@ -115,9 +117,6 @@ def _render(report: SandboxReport) -> Iterator[Line]:
     processes = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
     yield f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({processes})"
     yield f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}"
-
-
-EXIT_DIFFERENT = 1
 
 
 @takes(SparkOptions)

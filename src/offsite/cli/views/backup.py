@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _NAMED_MAX = 5
 """Topics named in a line."""
 
+SHOWN_AGAIN_S = 60.0
+"""Seconds between two lines about an outage."""
+
 
 def render_result(result: BackupResult) -> Iterator[Line]:
     yield f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}"
@@ -87,10 +90,6 @@ def _render_groups(saved: SavedGroups) -> Iterator[Line]:
         yield f"  note: {saved.note}"
     for failure in saved.failed:
         yield f"  group {failure.group} was not read: {failure.message}"
-
-
-SHOWN_AGAIN_S = 60.0
-"""Seconds between two lines about an outage."""
 
 
 class OutageLines:

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
 _VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}
 
+_NAMED_MAX = 5
+"""Transactions, and partitions of a transaction, that are named."""
+_TOPICS_MAX = 12
+"""Topics whose class is shown when classes differ."""
+_NAMED_GROUPS_MAX = 12
+"""Groups named; the JSON output has all."""
+
 
 def render_status(report: Status) -> Iterator[Line]:
     yield f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}"
@@ -190,12 +197,6 @@ def _limits(limits: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name}={value:g}" for name, value in limits)
 
 
-_NAMED_MAX = 5
-"""Transactions, and partitions of a transaction, that are named."""
-_TOPICS_MAX = 12
-"""Topics whose class is shown when classes differ."""
-
-
 def render_consistency(report: ConsistencyReport) -> Iterator[Line]:
     """Show the consistency, the class first: the class is the strongest permitted claim."""
     if report.why:
@@ -229,10 +230,6 @@ def _render_left_out(report: ConsistencyReport) -> Iterator[Line]:
 def _partitions(transaction: LeftOutReport) -> str:
     more = len(transaction.partitions) - _NAMED_MAX
     return f"{', '.join(transaction.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"
-
-
-_NAMED_GROUPS_MAX = 12
-"""Groups named; the JSON output has all."""
 
 
 def render_gone(gone: Sequence[GoneSince]) -> Iterator[Line]:

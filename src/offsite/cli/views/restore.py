@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 _CUTS_MAX = 20
 """Cut partitions shown: a cut through ten thousand is read in the JSON output."""
 
+_GROUPS_MAX = 12
+"""Groups shown that do not continue exactly at their offsets."""
+_PARTITIONS_MAX = 12
+"""Partitions shown for a topic; the JSON has all."""
+_VERDICTS = {
+    "goes on": "continue where they were",
+    "reads again": "read some records again",
+    "lost at the source": "had already lost records at the source",
+    "in part": "are set in part",
+    "cannot go on": "CANNOT CONTINUE",
+}
+"""By the words of `Verdict`: the effect on groups."""
+
 
 def _render_cuts(cuts: Sequence[PartitionCut]) -> Iterator[Line]:
     """Show a line for each of the first partitions; nothing when all are taken whole."""
@@ -50,12 +63,6 @@ def _render_incarnations(incarnations: Sequence[IncarnationSummary]) -> Iterator
 
     for line in incarnation_notes(incarnations):
         yield f"  {line}"
-
-
-_GROUPS_MAX = 12
-"""Groups shown that do not continue exactly at their offsets."""
-_PARTITIONS_MAX = 12
-"""Partitions shown for a topic; the JSON has all."""
 
 
 def _describe_mode(offsets: OffsetsReport) -> str:
@@ -126,16 +133,6 @@ def render_restore_plan(report: RestorePlanReport) -> Iterator[Line]:
 def _render_expected(count: int) -> Iterator[Line]:
     if count:
         yield f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
-
-
-_VERDICTS = {
-    "goes on": "continue where they were",
-    "reads again": "read some records again",
-    "lost at the source": "had already lost records at the source",
-    "in part": "are set in part",
-    "cannot go on": "CANNOT CONTINUE",
-}
-"""By the words of `Verdict`: the effect on groups."""
 
 
 def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _SHOWN = 24
 """Holes shown: a backup with thousands is read in the JSON output."""
 
+_LISTED_MAX = 20
+
 
 def render_lacking(holes: Sequence[HoleReport]) -> Iterator[Line]:
     """Show a line for each of the first holes."""
@@ -228,9 +230,6 @@ def render_leftovers(leftovers: Leftovers) -> Iterator[Line]:
 
 def _plural(count: int, singular: str, plural: str = "") -> str:
     return singular if count == 1 else plural or f"{singular}s"
-
-
-_LISTED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,14 @@ WORKERS_END_MAX_S = 10.0
 POLL_S = 0.005
 _LOCK_NAME = "workers"
 
+TEMPLATE_VARIABLE = "OFFSITE_NEST"
+"""Environment variable with the path of the template's socket, for the process started by Spark."""
+PRELOAD_VARIABLE = "OFFSITE_PRELOAD"
+"""Environment variable of executors: names of modules, separated by blanks, that a daemon without a template
+imports."""
+STANDARD_STREAMS = (0, 1, 2)
+MAX_ENVIRONMENT_BYTES = 4 << 20  # more than execve(2) allows by default on Linux (ARG_MAX is 2 MiB)
+
 
 class WorkerLock:
     """The driver's side of the lock: a file in `folder`, deleted with the session.
@@ -81,17 +89,6 @@ def _lock_taken(file: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-TEMPLATE_VARIABLE = "OFFSITE_NEST"
-"""Environment variable with the path of the template's socket, for the process started by Spark."""
-
-PRELOAD_VARIABLE = "OFFSITE_PRELOAD"
-"""Environment variable of executors: names of modules, separated by blanks, that a daemon without a template
-imports."""
-
-STANDARD_STREAMS = (0, 1, 2)
-MAX_ENVIRONMENT_BYTES = 4 << 20  # more than execve(2) allows by default on Linux (ARG_MAX is 2 MiB)
 
 
 def main() -> None:

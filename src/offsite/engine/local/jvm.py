@@ -36,6 +36,47 @@ MAX_ARCHIVES = 3
 RECORDING_LIMIT_S = 300
 """An older recording was killed: another run may try. Writing an archive takes about 6 s."""
 
+LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
+"""Jars with most of the classes that a job loads: Java searches jars in sequence."""
+NEVER_LOADED = (
+    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches",
+    "derby", "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni",
+    "scala-compiler", "scala-reflect", "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive",
+    "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming",
+    "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper", "log4j-slf4j2-impl",
+)  # fmt: skip
+"""Jars that a scheduler of Python tasks never opens; a jar on the class path costs time at every start. Without the
+last one slf4j finds no logger: log4j alone takes 0.2 s to start, and errors arrive as exceptions anyway."""
+INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
+START_LIMIT_S = 120
+"""A JVM still missing by then never comes: ten times the start time on a busy two-core machine."""
+POLL_S = 0.005
+ENDING_S = 0.5
+"""How long an unresponsive JVM may take to end."""
+RECORDING_NICENESS = 10
+"""Writing the class archive takes 5 s of one core at the end of the first run, perhaps while the next command runs."""
+LIGHT_FLAGS = (
+    "-XX:TieredStopAtLevel=1",  # the JVM only schedules: the optimising compiler never pays off
+    "-XX:+UseSerialGC",
+    "-Xmn32m",  # a third of the heap by default: touched whole before it is collected for the first time
+    "-XX:-UsePerfData",
+    "-Xss512k",
+    "-Dslf4j.internal.verbosity=ERROR",
+)
+_OPENED_PACKAGES = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+"""Packages opened by Spark's own launcher (JavaModuleOptions)."""
+_OWN_ADDRESS = {"SPARK_LOCAL_IP": LOOPBACK}
+"""Without the variable Spark resolves this host's name first, and ends where the name has no address."""
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+_RUN_THEN_PUBLISH = """recording=$1 archive=$2; shift 2; "$@"; ended=$?
+[ $ended = 0 ] && mv -f "$recording" "$archive" || rm -f "$recording"; exit $ended"""
+"""Waits for java and publishes the written archive, even after the driver has ended. Ends as java did."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassArchive:
@@ -115,22 +156,6 @@ def _prune(folder: Path) -> None:
         archive.unlink(missing_ok=True)
 
 
-LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
-"""Jars with most of the classes that a job loads: Java searches jars in sequence."""
-
-NEVER_LOADED = (
-    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches",
-    "derby", "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni",
-    "scala-compiler", "scala-reflect", "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive",
-    "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming",
-    "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper", "log4j-slf4j2-impl",
-)  # fmt: skip
-"""Jars that a scheduler of Python tasks never opens; a jar on the class path costs time at every start. Without the
-last one slf4j finds no logger: log4j alone takes 0.2 s to start, and errors arrive as exceptions anyway."""
-
-INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
-
-
 def java_binary() -> Path:
     """Return `$JAVA_HOME/bin/java`, else `java` on PATH. Raises `JavaMissing`."""
     home = os.environ.get("JAVA_HOME")
@@ -164,44 +189,6 @@ def scheduler_jars(home: Path) -> list[Path]:
 
 def _rank(name: str) -> int:
     return next((rank for rank, prefix in enumerate(LOADED_FIRST) if name.startswith(prefix)), len(LOADED_FIRST))
-
-
-START_LIMIT_S = 120
-"""A JVM still missing by then never comes: ten times the start time on a busy two-core machine."""
-
-POLL_S = 0.005
-
-ENDING_S = 0.5
-"""How long an unresponsive JVM may take to end."""
-
-RECORDING_NICENESS = 10
-"""Writing the class archive takes 5 s of one core at the end of the first run, perhaps while the next command runs."""
-
-LIGHT_FLAGS = (
-    "-XX:TieredStopAtLevel=1",  # the JVM only schedules: the optimising compiler never pays off
-    "-XX:+UseSerialGC",
-    "-Xmn32m",  # a third of the heap by default: touched whole before it is collected for the first time
-    "-XX:-UsePerfData",
-    "-Xss512k",
-    "-Dslf4j.internal.verbosity=ERROR",
-)
-
-_OPENED_PACKAGES = (
-    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
-    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
-    "sun.security.action", "sun.util.calendar",
-)  # fmt: skip
-"""Packages opened by Spark's own launcher (JavaModuleOptions)."""
-
-_OWN_ADDRESS = {"SPARK_LOCAL_IP": LOOPBACK}
-"""Without the variable Spark resolves this host's name first, and ends where the name has no address."""
-
-_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
-_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
-
-_RUN_THEN_PUBLISH = """recording=$1 archive=$2; shift 2; "$@"; ended=$?
-[ $ended = 0 ] && mv -f "$recording" "$archive" || rm -f "$recording"; exit $ended"""
-"""Waits for java and publishes the written archive, even after the driver has ended. Ends as java did."""
 
 
 class LocalJvm:

@@ -34,6 +34,9 @@ from offsite.model.machine import OWN_PYTHON
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+FAREWELL_S = 2.0
+"""Time for workers to delete unfinished files, before they are killed."""
+
 
 class WorkerTemplate:
     """The template's process, started at once, in the background. Never required: without the template, Spark's daemon
@@ -69,10 +72,6 @@ class WorkerTemplate:
             with self._process:  # closes the pipe and waits
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process = None
-
-
-FAREWELL_S = 2.0
-"""Time for workers to delete unfinished files, before they are killed."""
 
 
 class LocalSession(ContextSession):

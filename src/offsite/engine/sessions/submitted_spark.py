@@ -20,6 +20,8 @@ from offsite.model.journal import safe_line, warned
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+
 
 @contextmanager
 def log_failure(event: str) -> Iterator[None]:
@@ -80,9 +82,6 @@ class SubmittedSpark:
             return None
         with self.log.open("wb") as log:
             return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-
-
-_GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 
 def submitted_context() -> SparkContext:

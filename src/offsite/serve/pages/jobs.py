@@ -39,6 +39,8 @@ FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
 """The fields of the restore form, by the names of the command's options."""
 _CARRIED = ("restore", "run", "--yes")
 
+_SHOWN_MAX = 30_000
+
 
 def form_path(job: JobReport) -> str:
     """Return the path of the form, filled in with the words of `job`; empty if the restore succeeded, or used words
@@ -70,7 +72,6 @@ def prefilled_fields(query: Mapping[str, str]) -> dict[str, str]:
 router = APIRouter(include_in_schema=False)
 
 Form = Annotated[dict[str, str], Depends(read_form)]
-_SHOWN_MAX = 30_000
 
 
 @router.post("/backups/{backup}/runs")

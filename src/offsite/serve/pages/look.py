@@ -38,6 +38,14 @@ from offsite.table.shown_record import ShownBytes, ShownRecord
 WIDTH = 240
 _HOLES_MAX = 40
 
+TAGS = {"completed": "good", "succeeded": "good", "failed": "bad", "lost": "bad"}
+_TOPICS_SHOWN = 100
+_POINTS_SHOWN = 100
+_ROWS_SHOWN = 300
+_RECORDS_SHOWN = 50
+_TEXT_MAX = 400
+_PAGES_SHOWN = 40
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
@@ -105,13 +113,6 @@ def _span(start: int, length: int, total: int) -> tuple[float, float]:
 
 router = APIRouter(include_in_schema=False)
 
-TAGS = {"completed": "good", "succeeded": "good", "failed": "bad", "lost": "bad"}
-_TOPICS_SHOWN = 100
-_POINTS_SHOWN = 100
-_ROWS_SHOWN = 300
-_RECORDS_SHOWN = 50
-_TEXT_MAX = 400
-_PAGES_SHOWN = 40
 
 Text = Annotated[str, Query(max_length=300)]
 

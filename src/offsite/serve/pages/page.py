@@ -25,6 +25,11 @@ from offsite.serve.tokens import AccessRole, Caller
 
 _FOLDER = Path(__file__).parent
 
+_FIELDS_MAX = 200
+WORD = "word"
+ONCE = "once"
+"""A field that every page fills with a new value: a form sent twice, by two clicks, starts one job."""
+
 
 def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # values of the template
     """Render the page `name`, with the common values of all pages."""
@@ -84,12 +89,6 @@ def _time(time_ms: int) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,}"
-
-
-_FIELDS_MAX = 200
-WORD = "word"
-ONCE = "once"
-"""A field that every page fills with a new value: a form sent twice, by two clicks, starts one job."""
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -48,6 +48,11 @@ from offsite.serve.v1.requests import (
     to_arguments,
 )
 
+LOOK_S = 1.0
+"""Seconds between two events."""
+STREAM_MAX_S = 600.0
+"""Seconds after which a stream ends; the client asks again, as browsers do automatically."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBegun:
@@ -110,11 +115,6 @@ router = APIRouter(responses=PROBLEMS)
 
 JobId = Annotated[str, Path(description="Id of the job.", max_length=60)]
 Most = Annotated[int, Query(ge=1, le=1_000, description="Maximum number, the newest first.")]
-
-LOOK_S = 1.0
-"""Seconds between two events."""
-STREAM_MAX_S = 600.0
-"""Seconds after which a stream ends; the client asks again, as browsers do automatically."""
 
 
 @router.get("/jobs", response_model=JobList)

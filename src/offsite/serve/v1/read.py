@@ -58,6 +58,10 @@ router = APIRouter(responses=PROBLEMS)
 
 Most = Annotated[int, Query(ge=1, le=10_000, description="Maximum number, the newest first.")]
 
+_OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
+_SHOWN_MAX = 4 * MIB
+"""No further record is read after so many characters of keys and values."""
+
 
 @router.get("/status", response_model=Status)
 def status(site: TheSite) -> Response:
@@ -163,11 +167,6 @@ class RecordsQuery(Body):
 
 
 _Some = Annotated[str, Field(max_length=1_000)]
-
-
-_OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
-_SHOWN_MAX = 4 * MIB
-"""No further record is read after so many characters of keys and values."""
 
 
 class SearchBody(Body):

@@ -31,6 +31,10 @@ from offsite.serve.answers import STATUS_MEANINGS, ProblemAnswer
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.tokens import Caller
 
+_TEXT_MAX = 4_000
+_LIST_MAX = 10_000
+_STARS_MAX = 3
+
 
 def _site(request: Request) -> Site:
     site: Site = request.app.state.site
@@ -67,10 +71,6 @@ Confirmation = Annotated[str, Query(max_length=64, description="The value from t
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemAnswer, "description": meaning} for status, meaning in STATUS_MEANINGS.items()
 }
-
-_TEXT_MAX = 4_000
-_LIST_MAX = 10_000
-_STARS_MAX = 3
 
 
 class Body(BaseModel):
