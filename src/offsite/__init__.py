@@ -13,18 +13,17 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers know it by its name, and typing takes 10 ms
 if TYPE_CHECKING:
-    from offsite.library.backup import Backup
-    from offsite.library.repo import Repo, init, open  # noqa: A004  # offsite.open reads as it should
+    from offsite.library import Backup, Repo, init, open  # noqa: A004  # offsite.open reads as it should
     from offsite.model.version import __version__
 
 __all__ = ["Backup", "Repo", "__version__", "init", "open"]
 
 _PLACES = {
-    "Backup": "offsite.library.backup",
-    "Repo": "offsite.library.repo",
+    "Backup": "offsite.library",
+    "Repo": "offsite.library",
     "__version__": "offsite.model.version",
-    "init": "offsite.library.repo",
-    "open": "offsite.library.repo",
+    "init": "offsite.library",
+    "open": "offsite.library",
 }
 
 

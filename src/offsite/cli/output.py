@@ -77,15 +77,15 @@ def print_lines(lines: Iterable[Line], *, to: IO[str] | None = None) -> None:
 
 def _print_table(table: Table, to: IO[str]) -> None:
     """Print a table. rich is imported here, so all else stays fast."""
-    from rich import table as rich_table
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
 
-    from offsite.cli.safe_console import SafeConsole
-
-    shown = rich_table.Table(*table.head)
+    shown = RichTable(*table.head)
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     width = None if to.isatty() or to is sys.stderr else WIDTH_OF_FILES
-    SafeConsole(file=to, highlight=False, soft_wrap=True, width=width).print(shown)
+    Console(file=to, highlight=False, soft_wrap=True, width=width).print(shown)
 
 
 def first_lines(items: Sequence[ResultT], text: Callable[[ResultT], str], *, most: int, more: str) -> Iterator[str]:

@@ -64,6 +64,7 @@ def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tu
 
 
 def _bar() -> Progress:
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -74,8 +75,6 @@ def _bar() -> Progress:
         TransferSpeedColumn,
     )
 
-    from offsite.cli.safe_console import SafeConsole
-
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -84,7 +83,7 @@ def _bar() -> Progress:
         TextColumn("{task.fields[records]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=SafeConsole(stderr=True),
+        console=Console(stderr=True),
         transient=True,
     )
 

@@ -28,11 +28,10 @@ from offsite.engine.runner import (
     ShuffledTask,
     TaskT,
 )
-from offsite.engine.sessions.cluster_session import ClusterSession
 from offsite.engine.sessions.local_session import LocalSession
 from offsite.engine.sessions.master import SUBMITTED, runs_in_one_jvm, slots
 from offsite.engine.sessions.session import BorrowedSession, ContextSession, has_executors, patience_s
-from offsite.engine.sessions.submitted_spark import check_submitted, submitted_context
+from offsite.engine.sessions.submitted_spark import ClusterSession, check_submitted, submitted_context
 from offsite.engine.settings import MAX_ATTEMPTS, STRANGERS, SparkChoice
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OpenSpark, SparkFailed

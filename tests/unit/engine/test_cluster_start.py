@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.engine.sessions.cluster_session import _why, cluster_defaults
+from offsite.engine.sessions.submitted_spark import _why, cluster_defaults
 
 
 def test_why_a_context_did_not_come_up_is_not_the_end_of_its_log(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedCommit, StoreUnreachable
 from offsite.repository.catalog import Catalog
 from offsite.repository.state import BackupState
-from offsite.serve.known_states import StateCache
-from offsite.serve.site import CachedValue
+from offsite.serve.site import CachedValue, StateCache
 from tests.fake_cluster.site import BACKUP, Site
 
 

@@ -18,7 +18,7 @@ from offsite.repository.commit import CommitChanges, ExpiredRange
 from offsite.repository.heads import RememberedHead
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
-from offsite.serve.known_states import StateCache
+from offsite.serve.site import StateCache
 from offsite.table.search import RecordsRequest, plan_records, raw_values
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.verification.history import check_history
