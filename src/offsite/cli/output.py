@@ -81,7 +81,9 @@ def _print_table(table: Table, to: IO[str]) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(*table.head)
+    shown = RichTable()
+    for head in table.head:
+        shown.add_column(Text(printable(head)))
     for row in table.rows:
         shown.add_row(*(Text(printable(cell)) for cell in row))
     width = None if to.isatty() or to is sys.stderr else WIDTH_OF_FILES

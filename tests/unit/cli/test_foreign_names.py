@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.cli.main import main
-from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_notice, note
+from offsite.cli.output import Line, OutputFormat, Table, emit, emit_each, emit_error, emit_notice, note
 from offsite.cli.progress import progress
 from offsite.engine.runner import RunProgress
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
@@ -118,13 +119,11 @@ def test_errors(capsys: pytest.CaptureFixture[str], output: OutputFormat) -> Non
 
 
 def test_whatever_a_view_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.table import Table
-
-    def render(console: object, name: str) -> None:
+    def render(name: str) -> Iterator[Line]:
         table = Table(name)
         table.add_row(name)
-        console.print(table)  # type: ignore[attr-defined]
-        console.print(name)  # type: ignore[attr-defined]
+        yield table
+        yield name
 
     emit(NAME, output=OutputFormat.TABLE, render=render)
     emit_notice(NAME, render=render)
