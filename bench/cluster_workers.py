@@ -60,7 +60,7 @@ def _compare(cluster: Cluster, folder: Path, repeats: int) -> None:
         }
         for number in range(repeats):
             for name, choice in choices.items():
-                with closing(SparkRunner(choice, preload=["offsite.backup.bundle"])) as runner:
+                with closing(SparkRunner(choice, preload=["offsite.backup.copy"])) as runner:
                     _back_up(cluster, folder, runner)
                     taken[name] += [_back_up(cluster, folder, runner) for _ in range(2)]
             print(

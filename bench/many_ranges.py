@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.cluster import Cluster, running_cluster
-from offsite.backup.bundle import bundle_copies
+from offsite.backup.copy import bundle_copies
 from offsite.backup.copy_plan import CopyTask
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import BackupPlan, plan_backup
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="offsite-bench-") as folder, running_cluster(Path(folder) / "k") as cluster:
         _fill(cluster, options.partitions, options.ranges // options.partitions)
-        runner = SparkRunner(SparkChoice(master=options.spark_master), preload=["offsite.backup.bundle"])
+        runner = SparkRunner(SparkChoice(master=options.spark_master), preload=["offsite.backup.copy"])
         try:
             _measure(cluster, Repository.init(open_store(f"{folder}/r")), runner)
         finally:

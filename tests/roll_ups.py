@@ -11,7 +11,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.upkeep.roll_up_copy import RollUp, RollUpShare, roll_up_all
+from offsite.upkeep.roll_up import RollUp, RollUpShare, roll_up_all
 
 
 def rolled_up(backup: Backup, chosen: Sequence[Sequence[Segment]], *, alone: bool) -> CommitChanges:

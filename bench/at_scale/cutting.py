@@ -1,6 +1,6 @@
 """How the planners cut a world into tasks, without making a plan of a range for each.
 
-The rules are those of `backup/copy_plan.py`, `backup/bundle.py`, `restore/write/bundle.py` and
+The rules are those of `backup/copy_plan.py`, `backup/copy.py`, `restore/write/bundle.py` and
 `restore/compare/partition.py`, with their
 constants; `tests/worlds/bench/test_cutting.py` holds them against the planners themselves.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.backup import bundle as backup_bundle
+from offsite.backup import copy as backup_bundle
 from offsite.backup.copy_plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
 from offsite.backup.plan import PACKED_FROM
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES

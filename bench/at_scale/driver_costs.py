@@ -16,10 +16,8 @@ from typing import Any
 
 from bench.large_repository import Large, grow, news
 from bench.processes import own_cpu_s
-from offsite.backup.bundle import CopyBundle, bundle_copies
-from offsite.backup.committable import Committable
-from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy import BackupReceipt, CopyBundle, bundle_copies
+from offsite.backup.copy_pass import Committable, CommitThresholds, CopyPass
 from offsite.backup.copy_plan import TASK_BYTES_MAX, CopyPlan, CopyTask, PartitionBounds, plan_copy
 from offsite.engine.runner import Done
 from offsite.engine.spark_runner import SparkRunner

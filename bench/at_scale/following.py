@@ -12,7 +12,7 @@ from bench.at_scale.worlds import Following
 from offsite.follow.follower import PACKED_FROM
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.repository.segments.writer import FRAME_BYTES
-from offsite.upkeep.roll_up_copy import RollUp, find_roll_ups
+from offsite.upkeep.roll_up import RollUp, find_roll_ups
 
 _OFFSETS = 1_000
 """Of the news of a partition in a round: any number does."""

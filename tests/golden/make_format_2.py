@@ -19,7 +19,7 @@ from offsite.backup.run import carry_out, make_backup
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import parse_selection
 from offsite.repository import catalog
-from offsite.upkeep import roll_up_copy
+from offsite.upkeep import roll_up as roll_up_module
 from offsite.upkeep.roll_up import roll_up_step
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.inline_runner import InlineRunner
@@ -69,7 +69,7 @@ def make(site: Site) -> None:
     site.source.make_topic("orders", partitions=2)
     site.source.make_topic("users")
     with (
-        mock.patch.object(roll_up_copy, "FAN_IN", 2),
+        mock.patch.object(roll_up_module, "FAN_IN", 2),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", 3),
     ):
         write(site, b"a", b"b")

@@ -14,13 +14,15 @@ from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.kafka.settings import SettingsClient
 from offsite.model.cluster_settings import ClusterSettings
-from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer
+from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer, OffsiteError
 from offsite.model.names import amount, named
 
 T = TypeVar("T")
 
 _NAMED_MAX, _NAME_MAX = 10, 100
 """At most so many names in a sentence, and characters of a name."""
+_DENIED = (KafkaNotAuthorized, KafkaProtocolError)
+_UNREAD = (*_DENIED, KafkaUnavailable)
 _LINES_MAX = 5
 """At most so many sentences on brokers with different settings."""
 
@@ -70,7 +72,7 @@ def _groups(groups: FetchedGroups | None) -> Iterator[str]:
 
 def _brokers(client: SettingsClient) -> Iterator[str]:
     problems: list[str] = []
-    answer = _read_if_answered("dynamic settings of brokers", client.dynamic_broker_settings, problems) or {}
+    answer = _read("dynamic settings of brokers", client.dynamic_broker_settings, problems, passed_over=_UNREAD) or {}
     yield from problems
     alike: dict[tuple[str, ...], list[str]] = {}
     for whose, names in answer.items():
@@ -84,29 +86,24 @@ def _brokers(client: SettingsClient) -> Iterator[str]:
 
 def _configured(client: SettingsClient) -> Iterator[str]:
     problems: list[str] = []
-    answer = _read_if_answered("groups and metrics of clients that have settings", client.configured, problems) or {}
+    subject = "groups and metrics of clients that have settings"
+    answer = _read(subject, client.configured, problems, passed_over=_UNREAD) or {}
     yield from problems
     for kind, subject in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
         if names := answer.get(kind):
             yield f"{subject}: {_some(names)}"
 
 
-def _read_if_answered(subject: str, read: Callable[[], T], problems: list[str]) -> T | None:
-    """Read as `_read` does. A broker that does not answer is no failure either."""
-    try:
-        return _read(subject, read, problems)
-    except KafkaUnavailable as error:
-        problems.append(f"{subject} could not be read: {error.message}")
-        return None
-
-
 def _some(names: Sequence[str]) -> str:
     return named([name[:_NAME_MAX] for name in names], most=_NAMED_MAX)
 
 
-def _read(subject: str, read: Callable[[], T], problems: list[str]) -> T | None:
+def _read(
+    subject: str, read: Callable[[], T], problems: list[str], *, passed_over: tuple[type[OffsiteError], ...] = _DENIED
+) -> T | None:
+    """What `read` returns; None, with a problem noted, for the errors `passed_over`."""
     try:
         return read()
-    except (KafkaNotAuthorized, KafkaProtocolError) as error:
+    except passed_over as error:
         problems.append(f"{subject} could not be read: {error.message}")
         return None

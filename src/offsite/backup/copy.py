@@ -1,22 +1,35 @@
-"""Kafka → repository: one range, in a worker. Raw batches in, segments and a receipt out; commits nothing."""
+"""Kafka → repository: a bundle of ranges, in a worker. Raw batches in, segments and receipts out; commits nothing.
+
+A large range is a bundle of its own, and its segments are objects. Small ranges are dealt out into bundles: a thousand
+tasks of a few records would cost a thousand times the fixed cost of a task, and a thousand small objects. With many
+small ranges, the segments of a bundle share one object (see `segments.pack`). A range that cannot be copied does not
+stop the rest of its bundle.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from uuid import UUID
 
-from offsite.backup.copy_plan import NO_WINDOW, CopyTask
+from offsite.backup.copy_plan import NO_WINDOW, PARTITION_ERRORS, CopyTask
 from offsite.backup.stamps import ObservedStamps, stamp_fold
 from offsite.engine import meter, rate_lease
+from offsite.engine.runner import Done, Failed
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import FETCH_BYTES, Item, ReadTask, Unlimited
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
-from offsite.log.range import Chunk, Gap, Hole, LogRange
+from offsite.log.range import Chunk, Gap, Hole, LogRange, TopicPartition
 from offsite.log.transactions import StretchTail, TailFold
-from offsite.model.errors import SourceTruncated, TopicReplaced
+from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable, SourceTruncated, TopicReplaced
+from offsite.model.ids import random_id
+from offsite.model.journal import safe_trace
+from offsite.model.names import named
 from offsite.model.options import CompressionChoice
 from offsite.model.units import MIB
 from offsite.repository.layout import BackupLayout
@@ -25,6 +38,20 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, ObjectSink, SegmentWriter
 from offsite.stores.store import Store
 from offsite.stores.wrapped_store import PacedStore, object_bytes
+
+SMALL_BYTES = 4 * MIB
+"""A range of fewer bytes is small: its put costs about as much as its bytes."""
+SMALL_OFFSETS = 10_000
+"""A range of fewer offsets is small when sizes are unknown."""
+BUNDLE_BYTES_MAX = 32 * MIB
+"""The approximate weight of the ranges of a bundle: a bundle that fails is tried again as a whole."""
+RANGE_BYTES = BUNDLE_BYTES_MAX // 500
+"""The weight of a range besides its bytes, for its few milliseconds: 500 empty ranges make a bundle."""
+BUNDLES_PER_SLOT = 1
+AHEAD = 2
+"""Ranges of a bundle with a first fetch sent before their turn: such a range holds a connection of its own."""
+SILENT_MAX = 2
+"""Partitions of a bundle that may end in minutes of waiting for their brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,54 +81,40 @@ class BackupReceipt:
     stamps: ObservedStamps | None = None
 
 
-class RangeReads:
-    """The reads of the cluster for one range. After `begin`, the first fetch is on its way: the broker works on the
-    fetch while the worker writes the previous range."""
+CopyOutcome = Done[BackupReceipt] | Failed
+TaskReader = Callable[[ReadTask], Iterator[Item]]
+OpenReads = Callable[[CopyTask, BackupEnds, PackWriter | None], TaskReader]
+"""Opens the reads of one range, such as `RangeReads`."""
 
-    def __init__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> None:
+
+class RangeReads:
+    """The reads of the cluster for one range. For a range of a pack, the first fetch is sent at once: the broker works
+    on the fetch while the worker writes the previous range. Under a rate limit nothing is sent ahead: a lease pays for
+    one fetch at a time."""
+
+    def __init__(self, task: CopyTask, ends: BackupEnds, pack: PackWriter | None = None) -> None:
         _, target_bytes = _destination(ends.store, pack)
-        self._lease = rate_lease.read_lease()
-        pace = self._lease or Unlimited(_chunk_bytes(target_bytes))
+        lease = rate_lease.read_lease()
+        pace = lease or Unlimited(_chunk_bytes(target_bytes))
         self._reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
         reading = _reading(task)
         self._first = reading if task.border is None else _around(reading, task.border)
-        self._begun: Iterator[Item] | None = None
-
-    def begin(self) -> None:
-        """Send the first fetch, except under a rate limit: a lease pays for one fetch at a time."""
-        if self._lease is None:
-            self._begun = self._reader.begin_task(self._first)
+        self._begun = self._reader.begin_task(self._first) if pack is not None and lease is None else None
 
     def __call__(self, task: ReadTask) -> Iterator[Item]:
         started, self._begun = self._begun, None
         return started if started is not None and task == self._first else self._reader.read_task(task)
 
 
-def start_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads:
-    """The reads of one of many ranges, started before the turn of the range."""
-    reads = RangeReads(task, ends=ends, pack=pack)
-    reads.begin()
-    return reads
-
-
 def copy_range(
-    task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: RangeReads | None = None
+    task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, read: TaskReader | None = None
 ) -> BackupReceipt:
     """Copy the task's range, into `pack` if given, and return the receipt. May run twice: every attempt writes under
-    object names of its own. `reads`: the reads of the range, if already started.
+    object names of its own. `read`: the reads of the range, if already open.
 
     Raises the errors of the reader and the store; nothing of the range is committed in such a case.
     """
-    return copy_range_with(task, reads or RangeReads(task, ends=ends, pack=pack), ends=ends, pack=pack)
-
-
-TaskReader = Callable[[ReadTask], Iterator[Item]]
-
-
-def copy_range_with(
-    task: CopyTask, read: TaskReader, *, ends: BackupEnds, pack: PackWriter | None = None
-) -> BackupReceipt:
-    """As `copy_range`, with `read` as the function that reads a task."""
+    read = read or RangeReads(task, ends)
     objects, target_bytes = _destination(ends.store, pack)
     reading = _reading(task)
     if task.border is not None:
@@ -220,3 +233,109 @@ def _another_log(log_range: LogRange, border: LastBatch, *, has_id: bool) -> Sou
     if has_id:
         return SourceTruncated(f"{message}was the disk of a broker set back to an older state?", hint=hint)
     return TopicReplaced(f"{message}the topic was created again, or its log was cut back", hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBundle:
+    """Ranges that one worker copies, in order. `numbers`: their indexes in the plan. `packed`: their segments share an
+    object."""
+
+    numbers: tuple[int, ...]
+    tasks: tuple[CopyTask, ...]
+    packed: bool
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(task.estimated_bytes for task in self.tasks)
+
+    @property
+    def title(self) -> str:
+        return named([str(task.range.topic_partition) for task in self.tasks], most=1, of="ranges")
+
+
+def bundle_copies(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:
+    """`tasks` as bundles, the large ranges first and in their order. `slots`: number of bundles that can run at once;
+    `packed_from`: number of small ranges from which on small ranges share objects."""
+    small = [number for number, task in enumerate(tasks) if is_small(task)]
+    if len(small) < packed_from:
+        return tuple(CopyBundle(numbers=(n,), tasks=(task,), packed=False) for n, task in enumerate(tasks))
+    is_dealt = set(small)
+    alone = [CopyBundle(numbers=(n,), tasks=(task,), packed=False) for n, task in enumerate(tasks) if n not in is_dealt]
+    return (*alone, *_dealt(tasks, small, slots))
+
+
+def is_small(task: CopyTask) -> bool:
+    if task.estimated_bytes == 0:
+        return len(task.range) < SMALL_OFFSETS
+    return task.estimated_bytes < SMALL_BYTES
+
+
+def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Iterator[CopyBundle]:
+    """Deal the small ranges out, in rounds of `slots` bundles, and in turns within a round, like cards.
+
+    Tasks of a plan go round the partitions: every bundle asks all leaders. The start of the plan ends first at any
+    time, and can be committed. All rounds weigh the same, wherever the larger ranges stand in the plan.
+    """
+    weights = list(accumulate(tasks[number].estimated_bytes + RANGE_BYTES for number in small))
+    count = max(1, min(max(slots * BUNDLES_PER_SLOT, -(-weights[-1] // BUNDLE_BYTES_MAX)), len(small) // 2))
+    begin = 0
+    for first in range(0, count, slots):
+        at_once = min(slots, count - first)
+        end = bisect_left(weights, weights[-1] * (first + at_once) // count) + 1
+        for place in range(begin, min(begin + at_once, end)):
+            numbers = tuple(small[place:end:at_once])
+            packed = len(numbers) > 1  # a pack with one range would be an object without any other use
+            yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
+        begin = end
+
+
+def copy_bundle(
+    bundle: CopyBundle, *, ends: BackupEnds, base: int, open_reads: OpenReads = RangeReads
+) -> tuple[CopyOutcome, ...]:
+    """Copy the ranges, and return the outcomes in order. `base`: the newest commit when the run began. Raises errors
+    that do not concern one range; nothing of the bundle counts in such a case."""
+    if not bundle.packed:
+        return tuple(
+            Done(value=copy_range(task, ends=ends, read=open_reads(task, ends, None))) for task in bundle.tasks
+        )
+    with PackWriter(paced_destination(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
+        outcomes = tuple(_packed(bundle, ends, pack, open_reads))
+        pack.close()
+    return outcomes
+
+
+def _packed(bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, open_reads: OpenReads) -> Iterator[CopyOutcome]:
+    """A broker that dies during a round affects hundreds of ranges, and every range would wait for minutes. After
+    `SILENT_MAX` silent partitions the rest is left to the next run: it knows the missing brokers before it begins."""
+    silent: set[TopicPartition] = set()
+    for task, read in _opened_ahead(bundle.tasks, lambda task: open_reads(task, ends, pack)):
+        if len(silent) >= SILENT_MAX:
+            yield _not_tried(task, len(silent))
+            continue
+        try:
+            yield Done(value=copy_range(task, ends=ends, pack=pack, read=read))
+        except (*PARTITION_ERRORS, Denied) as error:
+            if isinstance(error, KafkaUnavailable):
+                silent.add(task.range.topic_partition)
+            yield Failed(error=error, trace=safe_trace(error))
+
+
+def _opened_ahead(
+    tasks: Sequence[CopyTask], open_reads: Callable[[CopyTask], TaskReader]
+) -> Iterator[tuple[CopyTask, TaskReader]]:
+    """Tasks with their reads, in order. The first fetches are sent while earlier tasks are copied: otherwise a small
+    range would spend most of its time waiting for its only answer."""
+    ahead: deque[tuple[CopyTask, TaskReader]] = deque()
+    for task in tasks:
+        ahead.append((task, open_reads(task)))
+        if len(ahead) > AHEAD:
+            yield ahead.popleft()
+    yield from ahead
+
+
+def _not_tried(task: CopyTask, silent: int) -> Failed:
+    error = LeaderUnavailable(
+        f"{task.range.topic_partition} was not tried: {silent} partitions before it did not answer",
+        hint="run again: the backup continues from there",
+    )
+    return Failed(error=error, trace="")

@@ -154,25 +154,23 @@ def plan_copy(
     by partition with markers for a cut, see `CopyTask`.
     """
     borders, window_starts = borders or {}, window_starts or {}
-    sick = tuple(_ends_early(b, positions[b.partition_id]) for b in bounds if positions.get(b.partition_id, 0) > b.end)
-    sound = [b for b in bounds if positions.get(b.partition_id, 0) <= b.end]
-    pending = [_pending(b, positions.get(b.partition_id, b.log_start)) for b in sound]
+    ahead = {b.partition_id for b in bounds if positions.get(b.partition_id, 0) > b.end}
+    sound = [b for b in bounds if b.partition_id not in ahead]
+    starts = {b.partition_id: positions.get(b.partition_id, b.log_start) for b in sound}
+    pending = [_pending(b, starts[b.partition_id]) for b in sound]
     task_bytes = _task_bytes(sum(estimate for _, _, estimate in pending), slots)
-    per_partition = [
-        _cut(
-            b,
-            _whole(b, r, estimate, borders.get(b.partition_id), window_starts.get(b.partition_id, NO_WINDOW)),
-            task_bytes,
-        )
-        for b, (r, _, estimate) in zip(sound, pending, strict=True)
-    ]
+    per_partition = []
+    for b, (log_range, _, estimate) in zip(sound, pending, strict=True):
+        window_start = window_starts.get(b.partition_id, NO_WINDOW)
+        whole = _whole(b, log_range, estimate, borders.get(b.partition_id), window_start)
+        per_partition.append(_cut(b, whole, task_bytes))
     tasks = tuple(t for t in chain.from_iterable(zip_longest(*per_partition)) if t is not None)
     return CopyPlan(
         tasks=tasks,
         holes=tuple(h for _, h, _ in pending if h is not None),
         bounds=tuple(sound),
-        sick=sick,
-        starts={b.partition_id: positions.get(b.partition_id, b.log_start) for b in sound},
+        sick=tuple(_ends_early(b, positions[b.partition_id]) for b in bounds if b.partition_id in ahead),
+        starts=starts,
         borders=borders,
     )
 

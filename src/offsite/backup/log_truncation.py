@@ -128,6 +128,15 @@ class Truncations:
     borders: Mapping[PartitionId, LastBatch | None] = field(default_factory=dict)
     sick: tuple[SickPartition, ...] = ()
 
+    def positions(self, base: BackupState) -> dict[PartitionId, int]:
+        """The next offset to copy of every partition of `base`."""
+        return base.accounted_ends() | {cut.partition_id: cut.at for cut in self.cuts}
+
+    def last_batches(self, base: BackupState) -> dict[PartitionId, LastBatch]:
+        """The last batch before the next offset to copy, where known."""
+        before = {partition_id: position.last_batch for partition_id, position in base.positions.items()}
+        return {partition_id: batch for partition_id, batch in (before | dict(self.borders)).items() if batch}
+
 
 def find_truncations(
     admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]

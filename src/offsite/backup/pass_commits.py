@@ -1,26 +1,30 @@
-"""Makes the commits of a run. The last commit contains facts that are known only at the end of a pass."""
+"""Makes the commits of a run, and remembers the previous commit from round to round.
+
+The last commit contains facts that are known only at the end of a pass. The cut of the previous commit tells where
+transactions began that are still open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from offsite.backup.committable import Committable
-from offsite.backup.copy_pass import PassSummary, is_news
+from offsite.backup.copy_pass import Committable, PassSummary
 from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
 from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
-from offsite.backup.pass_memory import PassMemory
 from offsite.backup.plan import BackupPlan
-from offsite.groups.snapshots import SavedGroups, save_groups
+from offsite.groups.snapshots import PreviousGroups, SavedGroups, save_groups
 from offsite.log.range import PartitionId
+from offsite.log.transactions import OpenTransaction
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, ParticipantFailed
+from offsite.model.errors import DamagedObject, OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.model.selection import ALL_GROUPS
 from offsite.model.uninterrupted import uninterrupted
-from offsite.repository.backup import Backup
+from offsite.repository.backup import Backup, without_unchanged
 from offsite.repository.commit import (
     UNACCOUNTED,
     Checkpoint,
@@ -33,12 +37,28 @@ from offsite.repository.commit import (
 )
 from offsite.repository.heads import RememberedHead, head_of
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, put_commit_cut
+from offsite.repository.snapshots.commit_cut import CheckpointParticipant, CommitCut, get_commit_cut, put_commit_cut
 from offsite.repository.snapshots.named_object import put_cluster_snapshot
 from offsite.repository.state import BackupState
 
 _HOLES_JUDGED = 10_000
 """At most so many losses of earlier runs, newest first, are examined again in every run."""
+REMEMBERED_PASSES = 100
+"""Kafka Streams deletes every 30 s, and a run that follows has a round every 10 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassContext:
+    """What all passes of a run share. With `only_news`, a commit without news is not made. For `memory`, `on_commit`
+    and `participants_complete` see `run.carry_out`."""
+
+    repository: Repository
+    backup: Backup
+    clock: Clock
+    memory: PassMemory
+    only_news: bool = False
+    on_commit: Callable[[], None] | None = None
+    participants_complete: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,30 +85,14 @@ class PassCommits:
     the explanation as their reason.
     """
 
-    def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
-        self,
-        repository: Repository,
-        backup: Backup,
-        plan: BackupPlan,
-        *,
-        clock: Clock,
-        memory: PassMemory,
-        only_news: bool,
-        on_commit: Callable[[], None] | None,
-        participants_complete: Callable[[], None] | None = None,
-        may_go_on: bool = False,
-    ) -> None:
+    def __init__(self, plan: BackupPlan, shared: PassContext, *, may_go_on: bool = False) -> None:
         self.groups: SavedGroups | None = None
         self.lost: frozenset[PartitionId] = frozenset()
         self.explained: dict[RecordedHole, RecordedHole] = {}
-        self._may_go_on = may_go_on
         self.checkpoint_problem = self.no_cut = ""
         self.took_s: list[float] = []
-        self._memory, self._on_commit = memory, on_commit
-        self._participants_complete = participants_complete
-        self._clock = clock
-        self._repository, self._backup, self._plan = repository, backup, plan
-        self._only_news = only_news
+        self._plan, self._shared, self._may_go_on = plan, shared, may_go_on
+        self._backup, self._memory = shared.backup, shared.memory
 
     def make(self, committable: Committable, base: BackupState, summary: PassSummary | None) -> BackupState | None:
         """Make a commit of `committable`, found since the previous commit, unless nothing is new. The commit that
@@ -103,7 +107,7 @@ class PassCommits:
                 plan.groups,
                 plan.source.shapes,
                 unseen=plan.unseen,
-                patterns=plan.group_patterns,
+                patterns=plan.request.groups,
                 before=self._memory.groups,
             )
             judged = self._judged(summary)
@@ -120,20 +124,20 @@ class PassCommits:
         if judged is not None:
             changes = self._with_verdict(changes, judged, committable, is_last=summary is not None)
             cut = None if summary is None else self._report_cut(judged.cut)
-        has_news = is_news(changes, base) or self._memory.cut.is_healed_by(cut, self._backup, base)
-        if self._only_news and not has_news:
+        has_news = _is_news(changes, base) or self._memory.cut.is_healed_by(cut, self._backup, base)
+        if self._shared.only_news and not has_news:
             return None
         if cut is not None:
             changes = replace(changes, cut=self._put_cut(cut, base), cut_refused=bool(cut.refused))
-        began_s = self._clock.monotonic_s()
+        began_s = self._shared.clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
-            RememberedHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
-        self.took_s.append(self._clock.monotonic_s() - began_s)
+            RememberedHead(repository=self._shared.repository, backup=self._plan.backup).remember(head_of(state))
+        self.took_s.append(self._shared.clock.monotonic_s() - began_s)
         if self.lost and judged is not None and isinstance(judged.cut, PassCut):
             self._memory.cut.keep_amid(state, judged.cut.cut)
-        if self._on_commit is not None:
-            self._on_commit()
+        if self._shared.on_commit is not None:
+            self._shared.on_commit()
         return state
 
     def _with_verdict(
@@ -165,7 +169,7 @@ class PassCommits:
         plan, cut = self._plan, judged.cut
         earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss and hole.reason != UNACCOUNTED)
         holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
-        are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
+        are_all_seen = plan.groups is not None and not plan.groups.failed and plan.request.groups == ALL_GROUPS
         if are_all_seen:  # else an unseen group may read there
             if isinstance(cut, PassCut):
                 offsets = cut.offsets
@@ -173,8 +177,8 @@ class PassCommits:
                 emptied = {hole.partition_id for hole in holes}
                 offsets = offsets_of_cut(self._memory.groups.newest, (), emptied)
             self.explained = explain_consumed(holes, offsets, plan.source.shapes)
-        if plan.expect_deletes is not None:
-            self.explained = explain_declared(holes, plan.expect_deletes) | self.explained
+        if plan.request.expect_deletes is not None:
+            self.explained = explain_declared(holes, plan.request.expect_deletes) | self.explained
 
     def _committed_before(self, committable: Committable) -> list[RecordedHole]:
         """The explained holes of earlier commits."""
@@ -182,10 +186,10 @@ class PassCommits:
         return [hole for hole in self.explained if hole not in now]
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
-        if not participants or self._participants_complete is None:
+        if not participants or self._shared.participants_complete is None:
             return ""
         try:
-            self._participants_complete()
+            self._shared.participants_complete()
         except ParticipantFailed as error:
             return error.message
         return ""
@@ -292,3 +296,87 @@ def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBeh
     for failure in committable.failed:
         partition_id = PartitionId(topic=failure.topic, topic_id=ids[failure.topic], partition=failure.partition)
         yield LeftBehindPartition(partition_id=partition_id, error=failure.error)
+
+
+def _is_news(changes: CommitChanges, base: BackupState) -> bool:
+    """Whether a commit of `changes` would say anything new beside `base`."""
+    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
+    differs = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
+    return differs or without_unchanged(of_the_run, base) != CommitChanges()
+
+
+class PreviousCut:
+    """The cut of the previous commit, read once and kept for the rounds of a run that follows."""
+
+    def __init__(self) -> None:
+        self._ref: SnapshotRef | None = None
+        self._cut = CommitCut()
+        self._amid: tuple[str, CommitCut] | None = None
+
+    def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]] | None:
+        """The transactions open at the end of `base`; None: `base` has no usable cut."""
+        if (former := self._get(backup, base)) is None:
+            return None
+        open_transactions: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
+        for transaction in former.open:
+            first = transaction.first_offset
+            open_transactions[transaction.partition_id].append(
+                OpenTransaction(producer_id=transaction.producer_id, first_offset=first, last_offset=first)
+            )
+        return open_transactions
+
+    def exactly_once(self, backup: Backup, base: BackupState) -> frozenset[str]:
+        """The groups known to have committed in transactions up to `base`."""
+        former = self._get(backup, base)
+        if former is None and base.cuts:  # the previous commit was made amid a run, or has no cut
+            former = self._read(backup, base.cuts[-1].ref)
+        return frozenset(former.exactly_once) if former is not None else frozenset()
+
+    def is_healed_by(self, cut: CommitCut | None, backup: Backup, base: BackupState) -> bool:
+        """Whether `cut`, of the same ends, keeps transactions that the cut of `base` had to leave out. A producer that
+        ended meanwhile may never write again, and no later commit would bring its last transaction back."""
+        if cut is None or cut.refused:
+            return False
+        former = self._get(backup, base)
+        is_hurt = former is not None and bool(
+            former.refused or any(partition.markers for partition in former.partitions)
+        )
+        return former is not None and is_hurt and (former.refused, former.partitions) != (cut.refused, cut.partitions)
+
+    def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:
+        self._ref, self._cut = ref, cut
+
+    def keep_amid(self, base: BackupState, cut: CommitCut) -> None:
+        """Keep `cut`, found for the ends of `base`; `base` is amid a run and has no cut."""
+        self._amid = base.head_hash, cut
+
+    def _get(self, backup: Backup, base: BackupState) -> CommitCut | None:
+        if self._amid is not None and self._amid[0] == base.head_hash:
+            return self._amid[1]
+        return None if base.cut is None else self._read(backup, base.cut)
+
+    def _read(self, backup: Backup, ref: SnapshotRef) -> CommitCut | None:
+        if ref != self._ref:
+            try:
+                self.keep(ref, get_commit_cut(backup.store, ref))
+            except DamagedObject:
+                return None
+        return self._cut
+
+
+@dataclass(frozen=True, slots=True)
+class PassMemory:
+    """The groups and the cut of the previous commit, both read once. `emptied_partitions`: partitions with records
+    deleted at the source shortly before the copy, and the number of passes to remember a partition for."""
+
+    groups: PreviousGroups = field(default_factory=PreviousGroups)
+    cut: PreviousCut = field(default_factory=PreviousCut)
+    emptied_partitions: dict[PartitionId, int] = field(default_factory=dict)
+
+    def note_deletions(self, partitions: Iterable[PartitionId]) -> None:
+        """Take the partitions in which a pass found holes."""
+        for partition_id, passes in list(self.emptied_partitions.items()):
+            self.emptied_partitions[partition_id] = passes - 1
+            if passes == 1:
+                del self.emptied_partitions[partition_id]
+        self.emptied_partitions.update(dict.fromkeys(partitions, REMEMBERED_PASSES))

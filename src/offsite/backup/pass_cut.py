@@ -118,17 +118,15 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     positions = {position.partition_id: position.end for position in whole.positions}
     if why := _why_not(plan, whole, positions):
         return NoCut(why=why, error=plan.observed_ends.error)
-    if known_open is not None:
+    if known_open is not None:  # a log that was cut back begins anew
         anew = {cut.partition_id for cut in plan.cuts}
-        known_open = {
-            partition_id: transactions for partition_id, transactions in known_open.items() if partition_id not in anew
-        }
+        known_open = {at: transactions for at, transactions in known_open.items() if at not in anew}
     stamps = _stamps(plan, whole)
     if lost := _lost_markers(plan, stamps):
         return NoCut(why=f"the marker in {lost[0]} is missing: was there an unclean leader election?")
     tails = join_tails(plan.copy, whole.receipts or (), known_open=known_open)
     evidence = plan.observed_ends.evidence(tails)
-    selected = plan.group_patterns.select({logged.commit.group for logged in evidence.commits})
+    selected = plan.request.groups.select({logged.commit.group for logged in evidence.commits})
     doubts = tuple(_doubts(plan))
     cut = find_cut(
         evidence,
@@ -139,10 +137,9 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
         stamps=stamps,
         partial=plan.observed_ends.series.partial if plan.observed_ends.series else frozenset(),
     )
-    exactly_once_groups = exactly_once | {commit.group for commit, _ in evidence.commits if commit.exactly_once}
-    cut = replace(
-        cut, exactly_once=tuple(sorted(exactly_once_groups & (groups.keys() | {entry.group for entry in cut.groups})))
-    )
+    exactly_once |= {commit.group for commit, _ in evidence.commits if commit.exactly_once}
+    of_cut = groups.keys() | {entry.group for entry in cut.groups}
+    cut = replace(cut, exactly_once=tuple(sorted(exactly_once & of_cut)))
     deleted = deleted_below(plan, whole.holes)
     offsets = offsets_of_cut(groups, cut.groups, deleted)
     if doubts:  # nothing is claimed, and idle groups are unknown

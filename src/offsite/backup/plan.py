@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from offsite.backup.bundle import CopyBundle, bundle_copies
 from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings, with_not_carried
+from offsite.backup.copy import CopyBundle, bundle_copies
 from offsite.backup.copy_plan import CopyPlan, CopyTask, PartitionBounds, plan_copy, without_partitions
 from offsite.backup.cut.caught_records import PARTITIONS_MAX, CaughtRange, CaughtRecords
 from offsite.backup.cut.observed_ends import ObservedEnds, begin_if_possible, observe_ends
@@ -23,8 +23,7 @@ from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS, named
-from offsite.model.options import CompressionChoice
-from offsite.model.selection import GroupPatterns, TopicSelection, drill_copies, no_topics
+from offsite.model.selection import TopicSelection, drill_copies, no_topics
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import TakenCheckpoint
 from offsite.repository.commit import CommitChanges, CutBack
@@ -41,21 +40,19 @@ once. A run that follows packs from two on, because its small objects never end.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
-    """A decided run; nothing is written yet. `base`: the state to continue from. `cuts`: logs that differ from the logs
+    """A decided run; nothing is written yet. `selection`, `schemas_topic` and `group_history` as `request` and the
+    backup's first run decide. `base`: the state to continue from. `cuts`: logs that differ from the logs
     in `base`. `gone`: topics in `base` that the cluster lacks. `observed_ends`: evidence for a cut. `first_selection`:
     the selection of the backup's first run, None for a new backup. `checkpoint`: the checkpoint to complete, taken at
     the ends of the plan. `stamps`: where to look for stamps of participants; None: the checkpoint was not opened to
     participants. `caught`: ranges that were already read, by task number."""
 
-    backup: str
+    request: BackupRequest
     selection: TopicSelection
-    compression: CompressionChoice
     source: Source
     schemas_topic: str
     settings: ObservedSettings
     groups: FetchedGroups | None
-    group_patterns: GroupPatterns
-    expect_deletes: TopicSelection | None
     group_history: bool
     base: BackupState
     copy: CopyPlan
@@ -64,10 +61,14 @@ class BackupPlan:
     observed_ends: ObservedEnds = field(default_factory=ObservedEnds)
     bundles: tuple[CopyBundle, ...] = ()
     first_selection: TopicSelection | None = None
-    declared_by: str = ""
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
+
+    @property
+    def backup(self) -> str:
+        """The name of the backup."""
+        return self.request.backup
 
     @property
     def unseen(self) -> frozenset[TopicIncarnation]:
@@ -134,9 +135,8 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     settings = read_cluster_settings(admin.settings)
     baseline = begin_if_possible(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
-    settings = with_not_carried(
-        settings, admin.settings, groups
-    )  # and not later: what is read late may be gone by that time
+    # And not later: settings that are read late may be gone by that time.
+    settings = with_not_carried(settings, admin.settings, groups)
     source = read_source(
         admin,
         selection,
@@ -153,38 +153,33 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     stamps = open_checkpoint(source.bounds) if open_checkpoint is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
-    caught = CaughtRecords(admin, _to_catch(base, _emptied_lately(opened) if catching is None else catching))
+    catching = _emptied_lately(opened) if catching is None else catching
+    caught = CaughtRecords(admin, base.accounted_ends(islice(catching, PARTITIONS_MAX)))
     observed_ends, bounds = observe_ends(admin, baseline, source.bounds, caught)
-    if stamps is not None and (grown := _grown(observed_ends, selection, source)):
-        doubt = (
-            f"{named(grown, most=3)} got new partitions while the checkpoint was opened; the checkpoint does not "
-            "contain the new partitions"
-        )
-        stamps = replace(stamps, doubts=(doubt,))
+    if stamps is not None:
+        stamps = _doubting(stamps, _grown(observed_ends, selection, source))
     # 5. Compare the logs with the backup: truncated or recreated logs.
     truncations = find_truncations(admin, repository.store, base, bounds)
-    positions = base.accounted_ends() | {cut.partition_id: cut.at for cut in truncations.cuts}
-    last = {partition_id: position.last_batch for partition_id, position in base.positions.items()} | dict(
-        truncations.borders
-    )
-    borders = {partition_id: batch for partition_id, batch in last.items() if batch}
-    sick = [*source.sick, *gone.sick(base), *truncations.sick, *find_recreated(admin, repository.store, base, bounds)]
+    recreated = find_recreated(admin, repository.store, base, bounds)
+    sick = [*source.sick, *gone.sick(base), *truncations.sick, *recreated]
     # 6. Plan the ranges of sound partitions, without the caught ranges.
-    planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=observed_ends.window_starts)
+    planned = plan_copy(
+        bounds,
+        truncations.positions(base),
+        slots=slots,
+        borders=truncations.last_batches(base),
+        window_starts=observed_ends.window_starts,
+    )
     copy = without_partitions(planned if stamps is None else with_stamps(planned, stamps), sick)
     ranges = caught.of(copy.tasks)
     return BackupPlan(
-        backup=request.backup,
+        request=request,
         selection=selection,
         first_selection=backup.descriptor.selection if backup is not None else None,
-        declared_by=request.declared_by,
-        compression=request.compression,
         source=source,
         schemas_topic=schemas_topic,
         settings=settings,
         groups=groups,
-        group_patterns=request.groups,
-        expect_deletes=request.expect_deletes,
         group_history=history,
         base=base,
         copy=copy,
@@ -215,11 +210,6 @@ def make_replan(
     return plan
 
 
-def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PartitionId, int]:
-    """The end offsets of the backup in the partitions to catch."""
-    return dict(base.accounted_ends(islice(catching, PARTITIONS_MAX)))
-
-
 def _emptied_lately(opened: OpenedBackup) -> list[PartitionId]:
     """The partitions in which the newest run found records deleted at the source before the copy."""
     stored = opened.backup.log.get(opened.state.seq) if opened.backup is not None and opened.state.seq else None
@@ -240,6 +230,17 @@ def _bundles(
         *renumbered,
         *(replace(bundle, numbers=tuple(sorted(caught)[n] for n in bundle.numbers)) for bundle in alone),
     )
+
+
+def _doubting(stamps: StampWindows, grown: Sequence[str]) -> StampWindows:
+    """`stamps`, with the doubt that topics `grown` raise, if any."""
+    if not grown:
+        return stamps
+    doubt = (
+        f"{named(grown, most=3)} got new partitions while the checkpoint was opened; the checkpoint does not "
+        "contain the new partitions"
+    )
+    return replace(stamps, doubts=(doubt,))
 
 
 def _grown(observed_ends: ObservedEnds, selection: TopicSelection, source: Source) -> list[str]:

@@ -7,24 +7,27 @@ of a backup is its repository: a run continues from the committed positions of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.backup.bundle import CopyBundle, CopyOutcome, copy_bundle
-from offsite.backup.committable import PartitionFailure
-from offsite.backup.copy import BackupEnds, BackupReceipt, RangeReads, copy_range_with
-from offsite.backup.copy_pass import CommitThresholds, CopyPass, PassSummary, PassTotals
+from offsite.backup.copy import (
+    BackupEnds,
+    CopyBundle,
+    CopyOutcome,
+    RangeReads,
+    TaskReader,
+    copy_bundle,
+)
+from offsite.backup.copy_pass import CommitThresholds, CopyPass, PartitionFailure, PassSummary
 from offsite.backup.copy_plan import CopyTask
-from offsite.backup.pass_commits import PassCommits
-from offsite.backup.pass_memory import PassMemory
+from offsite.backup.pass_commits import PassCommits, PassContext, PassMemory
 from offsite.backup.plan import BackupPlan, Replan
 from offsite.backup.source import schemas_options
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, RunProgress, job_named
 from offsite.groups.history import history_options
 from offsite.groups.snapshots import SavedGroups
 from offsite.kafka.config import KafkaConfig
-from offsite.kafka.read_task import Item, ReadTask
 from offsite.model.clock import Clock, SystemClock, Wait
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import decided, safe_trace, warned
@@ -33,10 +36,15 @@ from offsite.reports.point_report import BranchReport, HoleReport, branch_report
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
+from offsite.repository.segments.segment import SegmentFigures
 from offsite.repository.state import BackupState
 
 NAMED_MAX = 3
 """At most so many partitions in a line: a broker that leads thousands must not fill the screen."""
+PASSES_MAX = 5
+"""Passes of a run that reads the ends again. From the second pass on, records about to be deleted are read while ends
+are read."""
+_NOTHING = PassSummary(positions=(), holes=(), failed=(), receipts=(), segments=0, figures=SegmentFigures())
 
 
 class LastProgress:
@@ -72,6 +80,28 @@ def _moved(progress: RunProgress) -> tuple[float, ...]:
     """Figures that change while any work is under way. A pause demanded by a rate limit counts as a change."""
     ended = progress.tasks_done, progress.tasks_failed
     return (*ended, progress.moved_bytes, progress.throttled_s, progress.limited_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTotals:
+    """Totals of `count` passes of a run, summed up in `summary`. `commits_s`: duration of every commit in seconds.
+    `throttled_s`: total seconds for which limits held back tasks."""
+
+    summary: PassSummary = _NOTHING
+    count: int = 0
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
+    worker_peak_rss_bytes: int = 0
+
+    def with_pass(self, summary: PassSummary, commits: PassCommits, last: LastProgress) -> PassTotals:
+        """The totals with one more pass."""
+        return PassTotals(
+            summary=self.summary.followed_by(summary),
+            count=self.count + 1,
+            commits_s=(*self.commits_s, *commits.took_s),
+            throttled_s=self.throttled_s + last.throttled_s,
+            worker_peak_rss_bytes=max(self.worker_peak_rss_bytes, last.worker_peak_rss_bytes),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +176,7 @@ def result_of(
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,
         worker_peak_rss_bytes=passes.worker_peak_rss_bytes,
-        commits=passes.commits,
+        commits=len(passes.commits_s),
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
         no_cut=commits.no_cut,
         expected_deletions=expected_deletions(holes),
@@ -186,13 +216,8 @@ def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Bac
         cluster_id=plan.source.cluster_id,
         selection=plan.first_selection or plan.selection,
         options=(*schemas_options(plan.schemas_topic), *history_options(enabled=plan.group_history)),
-        declared_by=plan.declared_by,
+        declared_by=plan.request.declared_by,
     )
-
-
-PASSES_MAX = 5
-"""Passes of a run that reads the ends again. From the second pass on, records about to be deleted are read while ends
-are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +239,7 @@ def _job_name(plan: BackupPlan) -> str:
 
 def ends_of(plan: BackupPlan, backup: Backup, kafka: KafkaConfig) -> BackupEnds:
     """The two ends of a run, for its workers."""
-    return BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=plan.compression)
+    return BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=plan.request.compression)
 
 
 def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into what
@@ -244,19 +269,19 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     Raises as `run_backup`.
     """
     clock, memory = clock or SystemClock(), memory or PassMemory()
-    first_plan, passes = plan, PassTotals()
+    shared = PassContext(
+        repository=repository,
+        backup=backup,
+        clock=clock,
+        memory=memory,
+        only_news=only_news,
+        on_commit=on_commit,
+        participants_complete=participants_complete,
+    )
+    since, passes = plan.base.seq, PassTotals()
     while True:
-        commits = PassCommits(
-            repository,
-            backup,
-            plan,
-            clock=clock,
-            memory=memory,
-            only_news=only_news,
-            on_commit=on_commit,
-            participants_complete=participants_complete,
-            may_go_on=replan is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
-        )
+        may_go_on = replan is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX
+        commits = PassCommits(plan, shared, may_go_on=may_go_on)
         copying = CopyPass(
             copy=plan.copy,
             bundles=plan.bundles,
@@ -267,25 +292,16 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         )
         last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
         whole = _copied(plan, copying, ends=ends_of(plan, backup, kafka), runner=runner, last=last)
-        passes = passes.with_one(
-            PassTotals(
-                summary=whole,
-                count=1,
-                commits=copying.commits,
-                commits_s=tuple(commits.took_s),
-                throttled_s=last.throttled_s,
-                worker_peak_rss_bytes=last.worker_peak_rss_bytes,
-            )
-        )
+        passes = passes.with_pass(whole, commits, last)
         memory.note_deletions(hole.partition_id for hole in whole.holes)
         if replan is None or not commits.lost:
             break
         decided("read_again", why="the source deleted records that a group had not read", partitions=len(commits.lost))
         plan = replan(copying.state, commits.lost)
-    if not passes.commits:
+    if not passes.commits_s:
         return PassResult(result=None, state=plan.base, checkpoint_problem=commits.checkpoint_problem)
     return PassResult(
-        result=result_of(plan, passes, copying.state, commits, since=first_plan.base.seq),
+        result=result_of(plan, passes, copying.state, commits, since=since),
         state=copying.state,
         commits_s=passes.commits_s,
         throttled_s=passes.throttled_s,
@@ -315,25 +331,15 @@ def _copied(
 
 def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done[tuple[CopyOutcome, ...]] | Failed:
     """The outcome of a bundle whose records wait in memory."""
-    ranges = {caught.range: caught for caught in plan.caught.values()}
+    items = {caught.range: caught.items for caught in plan.caught.values()}
 
-    def copy(
-        task: CopyTask,
-        *,
-        ends: BackupEnds,
-        pack: PackWriter | None = None,
-        reads: RangeReads | None = None,
-    ) -> BackupReceipt:
-        live = reads or RangeReads(task, ends=ends, pack=pack)
-
-        def read(read_task: ReadTask) -> Iterator[Item]:
-            """Read a range from memory. The batch before the range is read from the cluster as usual."""
-            return iter(ranges[read_task.range].items) if read_task.range in ranges else live(read_task)
-
-        return copy_range_with(task, read, ends=ends, pack=pack)
+    def open_reads(task: CopyTask, ends: BackupEnds, _: PackWriter | None) -> TaskReader:
+        live = RangeReads(task, ends)
+        # The batch before the range is read from the cluster as usual.
+        return lambda reading: iter(items[reading.range]) if reading.range in items else live(reading)
 
     try:
-        return Done(value=copy_bundle(bundle, ends=ends, base=plan.base.seq, copy=copy, begin=lambda *_, **__: None))
+        return Done(value=copy_bundle(bundle, ends=ends, base=plan.base.seq, open_reads=open_reads))
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
 

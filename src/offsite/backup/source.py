@@ -35,6 +35,7 @@ DEFAULT_SCHEMAS_TOPIC = "_schemas"
 """Default schema topic of Confluent's registry and compatible registries."""
 
 _OPTION = "schemas_topic"
+_GRANT = "grant the principal DESCRIBE_CONFIGS on the topic, or leave the topic out"
 
 
 def decide_schemas_topic(requested: str | None, descriptor: BackupDescriptor | None) -> str:
@@ -64,9 +65,6 @@ def with_schemas(
     """`names` and the schemas topic, sorted; without the topic if it is absent or the selection excludes it by name."""
     alone = TopicSelection(include=(topic,), exclude=selection.exclude) if topic else None
     return tuple(sorted({*names, *(alone.select(existing) if alone else ())}))
-
-
-_GRANT = "grant the principal DESCRIBE_CONFIGS on the topic, or leave the topic out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

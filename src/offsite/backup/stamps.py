@@ -46,7 +46,7 @@ class StampWindows:
 
     @property
     def topics(self) -> frozenset[str]:
-        return frozenset(topic for topic, _, _ in self.starts)
+        return frozenset(partition_id.topic for partition_id in self.starts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,7 @@ class Opener:
             )
 
         with ThreadPoolExecutor(MARKERS_AT_ONCE, thread_name_prefix="offsite-marker") as pool:
-            for future in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
+            for future in [pool.submit(mark, at.topic, at.partition) for at in sorted(windows.starts)]:
                 future.result()
 
     def _await_acks(self, reader: ControlReader, checkpoint: int) -> frozenset[Session]:

@@ -16,17 +16,15 @@ from typing import NamedTuple
 from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.status import NO_COMMIT, CheckpointReport, Checkpoints, CheckpointStatus, check_exists
 from offsite.model.bounds import MAX_OFFSET
-from offsite.model.errors import BadOption, CheckpointIdUsed, CheckpointNeeded, CommitLost
+from offsite.model.errors import BadOption, CheckpointIdUsed, CheckpointNeeded
 from offsite.model.ids import random_id
-from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import CheckpointEvent, CheckpointNote, CheckpointRecords, Stamping
 from offsite.repository.commit import CommitChanges
 from offsite.repository.lease import ProcessIdentity
-from offsite.repository.local_memory import LetGoMemory
-from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
+from offsite.repository.snapshots.audit_record import POINTS, Deletion
 from offsite.repository.state import BackupState
-from offsite.upkeep.retention.apply import ATTEMPTS
+from offsite.upkeep.deletion import commit_on_newest, commit_upkeep
 from offsite.upkeep.retention.kept_points import pin_holds
 from offsite.upkeep.retention.plan import points_in_use
 
@@ -182,7 +180,7 @@ def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Particip
         CheckpointRecords.of(backup).put(note, CheckpointEvent.DELETED)
     if participants:
         participants.delete(checkpoint)
-    _drop(backup, report.commit)
+    commit_on_newest(backup, lambda head: _drop_from(backup, head, report.commit))
     return Checkpoints(backup).report(checkpoint)
 
 
@@ -206,28 +204,12 @@ def _check_point_not_needed(backup: Backup, head: BackupState, commit: int) -> N
         raise CheckpointNeeded(f"a restore reads commit {commit} of this checkpoint", hint="wait for its end")
 
 
-def _drop(backup: Backup, commit: int) -> None:
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return _drop_once(backup, commit)
-        except CommitLost:
-            continue
-    return _drop_once(backup, commit)
-
-
-def _drop_once(backup: Backup, commit: int) -> None:
-    head = backup.state()
+def _drop_from(backup: Backup, head: BackupState, commit: int) -> None:
     if not _is_older_point(head, commit):
         return
     _check_point_not_needed(backup, head, commit)  # a user may have come meanwhile: the point stays
-    writer = random_id(16)
     gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
-    note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)
-    with uninterrupted():
-        after = backup.commit(
-            head.carry_over(CommitChanges(forgotten=((commit, commit + 1),))), base=head, writer=writer
-        )
-    LetGoMemory(backup=backup).note_made(after)
+    commit_upkeep(backup, head, CommitChanges(forgotten=((commit, commit + 1),)), deletions=gone, by=BY)
 
 
 def _is_older_point(head: BackupState, commit: int) -> bool:

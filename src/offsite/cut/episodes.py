@@ -29,6 +29,8 @@ from offsite.log.range import PartitionId
 from offsite.log.transactions import PartitionTail
 from offsite.model.errors import check
 
+_TAIL_BEGINS_LATE = "a group commit was decided before the tail of its log begins"
+
 
 def window_of(evidence: CutEvidence) -> Window:
     """Make the transactions, group commits and unpaired topics of a window; the caller adds the rest.
@@ -194,9 +196,6 @@ class _Episodes:
             number=rank,
             is_whole=number > 0 or clean == 0,
         )
-
-
-_TAIL_BEGINS_LATE = "a group commit was decided before the tail of its log begins"
 
 
 def _offset(decision: _Decision) -> int:

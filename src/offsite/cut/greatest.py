@@ -20,6 +20,11 @@ from offsite.cut.group_offsets import NEVER, first_left_out, group_offsets, is_b
 from offsite.cut.window import Ends, TransactionSpan, Window, WriterKind
 from offsite.log.range import PartitionId
 
+_EXACT = {
+    frozenset({WriterKind.TRANSACTION}): TopicClass.TRANSACTIONAL,
+    frozenset({WriterKind.PARTICIPANT}): TopicClass.PARTICIPANT,
+}
+
 
 def refusals(cut: Cut, window: Window) -> Iterator[CutRefusal]:
     """The refusals of C6, followed by C5 and C2.
@@ -83,12 +88,6 @@ def _ahead(cut: Cut, readable: Ends, window: Window) -> Iterator[CutRefusal]:
             yield CutRefusal(
                 rule="C2", partition=commit.partition, offset=commit.offset, end=end, participant=commit.group
             )
-
-
-_EXACT = {
-    frozenset({WriterKind.TRANSACTION}): TopicClass.TRANSACTIONAL,
-    frozenset({WriterKind.PARTICIPANT}): TopicClass.PARTICIPANT,
-}
 
 
 def topic_classes(ends: Ends, window: Window) -> dict[str, TopicClass]:

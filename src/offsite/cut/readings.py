@@ -28,6 +28,16 @@ from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 from offsite.log.transactions import PartitionTail
 
+_ALWAYS = 1 << 63
+"""Behind every position."""
+_COMPLETE = frozenset({TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
+
+# A listing shows a coordinator's memory, which changes after the record is durable. A listed *ongoing* may be a
+# moment late, and its prepare lie just before `changes` begin: coordinators are therefore asked last, some requests
+# behind the end where `changes` begin. A late empty or dead state does not matter: between it and a prepare lies an
+# *ongoing* that the coordinator had to have in memory first.
+_LISTED_QUIET = frozenset({TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.DEAD}) | _COMPLETE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndsReading:
@@ -65,17 +75,6 @@ class CutEvidence:
     tails: Mapping[PartitionId, PartitionTail] = field(default_factory=dict)
     commits: tuple[LoggedCommit, ...] = ()
 
-
-_ALWAYS = 1 << 63
-"""Behind every position."""
-
-_COMPLETE = frozenset({TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
-
-# A listing shows a coordinator's memory, which changes after the record is durable. A listed *ongoing* may be a
-# moment late, and its prepare lie just before `changes` begin: coordinators are therefore asked last, some requests
-# behind the end where `changes` begin. A late empty or dead state does not matter: between it and a prepare lies an
-# *ongoing* that the coordinator had to have in memory first.
-_LISTED_QUIET = frozenset({TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.DEAD}) | _COMPLETE
 
 TransactionChanges = Sequence[TransactionChange]
 

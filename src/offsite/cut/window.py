@@ -17,15 +17,16 @@ from typing import NamedTuple
 
 from offsite.log.range import PartitionId, Span
 
+REMOVED = -1
+"""No committed offset, as in Kafka's own protocol."""
+
+
 Ends = Mapping[PartitionId, int]
 """The exclusive end of every partition: a cut, or the ends that are cut."""
 
 
 Producer = str | int
 """A transactional id, or a producer id where no more is known."""
-
-REMOVED = -1
-"""No committed offset, as in Kafka's own protocol."""
 
 
 class SpanOutcome(Enum):

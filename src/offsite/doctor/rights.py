@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsite.backup.cut.coordinator_log import STATE_TOPIC
+from offsite.backup.cut.readings import STATE_TOPIC
 from offsite.doctor.check import NAMED_MAX, RIGHTS, CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
 from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED

@@ -28,9 +28,9 @@ from offsite.upkeep.compaction.plan import CompactionRequest, first_regions, pla
 from offsite.upkeep.compaction.regions import Region
 from offsite.upkeep.compaction.run import compact
 from offsite.upkeep.retention.apply import carry_out, carry_to
+from offsite.upkeep.retention.mirror import read_cluster_retention
 from offsite.upkeep.retention.plan import RetentionPlan, retention_plan_steps
 from offsite.upkeep.retention.policy import RetentionPolicy
-from offsite.upkeep.retention.topic_retention import read_cluster_retention
 
 COLLECTING_REST_S = 6 * 3600.0
 """Seconds between passes when a pass left nothing. A pass reads the data around everything that it deletes, so larger

@@ -14,7 +14,7 @@ from functools import partial
 
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.backup.pass_memory import PassMemory
+from offsite.backup.pass_commits import PassMemory
 from offsite.backup.plan import BackupPlan, OpenedBackup, make_replan, open_existing_backup, plan_backup
 from offsite.backup.run import BackupResult, carry_out, ends_of, make_backup
 from offsite.checkpoint.opening import Opener
@@ -31,8 +31,8 @@ from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import RetentionInForce
+from offsite.upkeep.retention.mirror import read_cluster_retention
 from offsite.upkeep.retention.policy import RetentionPolicy
-from offsite.upkeep.retention.topic_retention import read_cluster_retention
 from offsite.upkeep.roll_up import RollUpWatch, roll_up_step
 
 HEARTBEAT_S = 300.0
@@ -183,28 +183,31 @@ class Follower:
         """Do a round. Raises the errors of planning and carrying out."""
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         follow = self._follow
-        opened = self._opened or open_existing_backup(follow.repository, follow.request.backup)
+        repository, admin, request = follow.repository, follow.cluster.admin, follow.request
+        opened = self._opened or open_existing_backup(repository, request.backup)
         if (backup := self._backup or opened.backup) is not None:
             self._checkpoints.prepare(backup)
+        slots = follow.runner.slots
         plan = plan_backup(
-            follow.repository,
-            follow.cluster.admin,
-            follow.request,
-            slots=follow.runner.slots,
+            repository,
+            admin,
+            request,
+            slots=slots,
             opened=opened,
             packed_from=PACKED_FROM,
             open_checkpoint=self._checkpoints.open,
             catching=None if self._opened is None else self._memory.emptied_partitions,
         )
+        again = make_replan(repository, admin, request, slots=slots, packed_from=PACKED_FROM)
         self._since = plan.base.seq if self._since is None else self._since
         follow.guard()
-        self._backup = self._backup or make_backup(follow.repository, plan, follow.runner)
+        self._backup = self._backup or make_backup(repository, plan, follow.runner)
         plan = self._checkpoints.begin(self._backup, plan)
         try:
             pass_result = carry_out(
                 plan,
                 self._backup,
-                repository=follow.repository,
+                repository=repository,
                 kafka=follow.cluster.config,
                 runner=follow.runner,
                 on_progress=self._on_progress,
@@ -213,13 +216,7 @@ class Follower:
                 only_news=began_s - self._committed_s < HEARTBEAT_S,
                 on_commit=self._outages.worked,  # a long round with progress is no outage, however often it breaks
                 participants_complete=self._checkpoints.participants_complete,
-                replan=make_replan(
-                    follow.repository,
-                    follow.cluster.admin,
-                    follow.request,
-                    slots=follow.runner.slots,
-                    packed_from=PACKED_FROM,
-                ),
+                replan=again,
             )
         except BaseException as error:
             self._checkpoints.abort_round(error)
@@ -228,13 +225,12 @@ class Follower:
         self._opened = OpenedBackup(backup=self._backup, state=pass_result.state)
         if pass_result.result is not None:
             self._committed_s = began_s
-        took_s = self._clock.monotonic_s() - began_s
         return Round(
             plan=plan,
             result=pass_result.result,
             state=pass_result.state,
             began_ms=began_ms,
-            took_s=took_s,
+            took_s=self._clock.monotonic_s() - began_s,
             commits_s=pass_result.commits_s,
             throttled_s=pass_result.throttled_s,
         )

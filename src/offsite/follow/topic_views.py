@@ -26,6 +26,8 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
 
 _UNKNOWN = -1
+LAGGING_MAX = 200
+"""Topics whose retention a round asks for: in a long first pass all topics are behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +88,6 @@ def _by_size(retention: Retention, uncopied: Uncopied) -> float | None:
         return None
     room_bytes = retention.retention_bytes - size
     return room_bytes / uncopied.growth_bytes_per_s if uncopied.growth_bytes_per_s else inf
-
-
-LAGGING_MAX = 200
-"""Topics whose retention a round asks for: in a long first pass all topics are behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

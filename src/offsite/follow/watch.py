@@ -26,6 +26,10 @@ from offsite.upkeep.retention.missing_points import let_go_since
 from offsite.upkeep.retention.report import retention_outlook
 from offsite.upkeep.verification.last_checks import LastChecks, read_last_checks
 
+CHECKS_EVERY_S = 600.0
+"""Seconds between two readings of the recorded verifications and drills."""
+ALIVE_EVERY_S = 5.0
+
 
 def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> RepositoryView:
     """Read the last checks of `backup`, with newest state `state`, and its retention: a few requests to the store.
@@ -50,11 +54,6 @@ def repository_view(checks: LastChecks) -> RepositoryView:
 def counted(repository: Repository, durations: Durations) -> Repository:
     """The repository with a store that reports every request of the process to `durations`."""
     return replace(repository, store=TimedStore(repository.store, durations.note_request))
-
-
-CHECKS_EVERY_S = 600.0
-"""Seconds between two readings of the recorded verifications and drills."""
-ALIVE_EVERY_S = 5.0
 
 
 class FollowWatch:

@@ -28,8 +28,7 @@ from offsite.repository.leftovers import living_since_ms
 from offsite.repository.removal import Announce, remove_backup, sweep, unopened_backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE
-from offsite.upkeep.collection.disputed import DisputedCommit, find_disputed
+from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE, DisputedCommit, find_disputed
 from offsite.upkeep.retention.kept_points import pin_holds
 from offsite.upkeep.retention.pins import pinned_points
 

@@ -1,15 +1,30 @@
 """What every deletion of old data keeps to. By age: only if the local machine's clock and the store's roughly agree. In
-steps: a generator with frequent pauses, so that a following run does the work between its rounds.
+a commit of its own: with a line in the audit before the commit, uninterrupted, and remembered as made by this machine.
+In steps: a generator with frequent pauses, so that a following run does the work between its rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 from offsite.model.clock import MOST_APART_MS, Clock
-from offsite.model.errors import ClocksDiffer
+from offsite.model.errors import ClocksDiffer, CommitLost
+from offsite.model.ids import random_id
+from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import format_duration, format_time
+from offsite.repository.backup import Backup
+from offsite.repository.commit import CommitChanges
+from offsite.repository.local_memory import NO_RULE, LetGoMemory
+from offsite.repository.snapshots.audit_record import Deletion, note_deletions
+from offsite.repository.state import BackupState
+
+ResultT = TypeVar("ResultT")
+
+ATTEMPTS = 10
+"""How often to try again after losing to another writer: a continuous run commits every few seconds."""
+PAUSE_S = 0.5
+"""Approximate seconds of work between two pauses."""
 
 
 def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:
@@ -25,10 +40,36 @@ def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:
     return store_ms
 
 
-ResultT = TypeVar("ResultT")
+def commit_upkeep(  # noqa: PLR0913  # all by keyword but what is committed, and onto what
+    backup: Backup,
+    base: BackupState,
+    changes: CommitChanges,
+    *,
+    deletions: Sequence[Deletion] = (),
+    by: str = "",
+    rule: str = NO_RULE,
+) -> BackupState:
+    """Commit `changes` on top of `base`, with everything else as in `base`, and return the new state. Before the
+    commit, `deletions` are noted in the audit as work of kind `by` (empty: the commit deletes nothing). `rule`: the
+    policy in words. Raises as `Backup.commit`."""
+    writer = random_id(16)
+    if by:
+        note_deletions(backup.store, backup.layout, deletions, by=by, commit=base.seq, writer=writer)
+    with uninterrupted():
+        after = backup.commit(base.carry_over(changes), base=base, writer=writer)
+    LetGoMemory(backup=backup).note_made(after, rule)
+    return after
 
-PAUSE_S = 0.5
-"""Approximate seconds of work between two pauses."""
+
+def commit_on_newest(backup: Backup, commit: Callable[[BackupState], ResultT]) -> ResultT:
+    """The result of `commit` on the newest state, tried anew while other writers are first. Raises `CommitLost` if they
+    keep being first, and the errors of `commit`."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return commit(backup.state())
+        except CommitLost:
+            continue
+    return commit(backup.state())
 
 
 class Pauses:

@@ -28,7 +28,7 @@ from offsite.model.topic_choices import parse_renames
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
-from offsite.upkeep.roll_up_copy import FAN_IN
+from offsite.upkeep.roll_up import FAN_IN
 from tests.integration.cluster.busy_source import EXPIRING, BusySource, Life, Pace, Records
 from tests.integration.cluster.faults import meanwhile, mend
 from tests.integration.cluster.follow_judge import (

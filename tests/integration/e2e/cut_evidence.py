@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsite.backup.cut.coordinator_log import STATE_TOPIC
 from offsite.backup.cut.observed_ends import GroupTail, read_group_tail
-from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
+from offsite.backup.cut.readings import STATE_TOPIC, ReadingsBaseline, ReadingSeries, begin_readings, take_readings
 from offsite.cut.readings import EndsReading
 from offsite.log.range import PartitionId
 from offsite.log.transaction_state import TransactionChange

@@ -54,7 +54,7 @@ class Groups:
         return plan_backup(self.site.repository, self.source.admin, request, slots=SLOTS)
 
     def run(self, plan: BackupPlan) -> BackupResult:
-        site, request = self.site, BackupRequest(backup=BACKUP, selection=None, groups=plan.group_patterns)
+        site, request = self.site, BackupRequest(backup=BACKUP, selection=None, groups=plan.request.groups)
         again = make_replan(site.repository, self.source.admin, request, slots=SLOTS)
         return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark, replan=again)
 

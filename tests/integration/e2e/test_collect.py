@@ -17,7 +17,7 @@ from offsite.model.selection import parse_selection
 from offsite.repository import catalog
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream
-from offsite.upkeep import roll_up, roll_up_copy
+from offsite.upkeep import roll_up
 from offsite.upkeep.collection.run import collect, plan_collection
 from offsite.upkeep.verification.leftovers import find_leftovers
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
@@ -52,12 +52,11 @@ def micro_batch(site: Site, start: int, end: int) -> list[tuple[int, int, bytes,
     return [(row["partition"], row["offset"], bytes(row["value"]), row["commit"]) for row in rows]
 
 
-def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_batch(  # noqa: C901  # one story
+def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_batch(  # one story
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 2)
-    for module in (roll_up_copy, roll_up):
-        monkeypatch.setattr(module, "FAN_IN", FAN_IN)
+    monkeypatch.setattr(roll_up, "FAN_IN", FAN_IN)
     topic = site.make_topic(partitions=2)
     rows: dict[int, list[tuple[int, int, bytes, int]]] = {}
     counts: dict[int, int] = {}

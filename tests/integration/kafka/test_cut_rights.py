@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from offsite.backup.cut.coordinator_log import RIGHT, STATE_TOPIC
-from offsite.backup.cut.readings import ReadingSeries, begin_readings, take_readings
+from offsite.backup.cut.readings import RIGHT, STATE_TOPIC, ReadingSeries, begin_readings, take_readings
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.model.cluster_settings import Acl

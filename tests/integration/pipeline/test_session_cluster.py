@@ -27,7 +27,7 @@ from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
-PRELOADED = "offsite.backup.bundle"
+PRELOADED = "offsite.backup.copy"
 READ_BYTES_PER_S = 1_000_000
 SETTINGS = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 

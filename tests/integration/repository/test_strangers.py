@@ -38,7 +38,7 @@ from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
-from offsite.upkeep.verification.records import check_records
+from offsite.upkeep.verification.run import check_records
 from tests.backups import SELECTION, new_backup, run_once
 from tests.s3_servers import ENVIRONMENT, moto_server
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from offsite.backup import copy as backup_copy
-from offsite.backup.committable import Committable, find_committable
+from offsite.backup.copy_pass import Committable, find_committable
 from offsite.backup.copy_plan import PartitionBounds, plan_copy
 from offsite.engine.runner import Done
 from offsite.log.batch import LastBatch, scan

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.backup.bundle import (
+from offsite.backup.copy import (
     BUNDLE_BYTES_MAX,
     RANGE_BYTES,
     SMALL_BYTES,
     SMALL_OFFSETS,
+    BackupEnds,
     CopyBundle,
     bundle_copies,
     copy_bundle,
 )
-from offsite.backup.copy import BackupEnds, BackupReceipt
 from offsite.backup.copy_plan import PARTITION_ERRORS, CopyTask
 from offsite.engine.runner import Done, Failed
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.range import LogRange
 from offsite.model.errors import LeaderUnavailable
 from offsite.model.options import CompressionChoice
@@ -30,7 +32,7 @@ from offsite.stores.posix_store import open_folder
 
 def task(number: int, size_bytes: int, *, offsets: int = 100) -> CopyTask:
     log_range = LogRange(topic="t", partition=number, start=0, end=offsets)
-    return CopyTask(topic_id="id", range=log_range, estimated_bytes=size_bytes)
+    return CopyTask(topic_id="", range=log_range, estimated_bytes=size_bytes)
 
 
 def test_a_few_small_ranges_are_tasks_of_their_own() -> None:
@@ -60,10 +62,6 @@ def test_one_small_range_is_never_packed_alone() -> None:
     assert all(len(each.tasks) > 1 for each in bundle_copies([task(n, 9) for n in range(5)], slots=8, packed_from=2))
 
 
-def unbegun(*_: object, **__: object) -> None:
-    """No broker is asked ahead."""
-
-
 def ends_at(folder: Path) -> BackupEnds:
     store = open_folder(folder / "repository")
     store.prepare()
@@ -74,15 +72,15 @@ def ends_at(folder: Path) -> BackupEnds:
 def test_a_broker_that_is_gone_is_not_waited_for_again_and_again(tmp_path: Path) -> None:
     tried: list[int] = []
 
-    def copy(task: CopyTask, **_: object) -> BackupReceipt:
+    def read(task: ReadTask) -> Iterator[Item]:
         tried.append(task.range.partition)
         if task.range.partition in {1, 3}:
             raise LeaderUnavailable("gone", hint="")
-        return BackupReceipt(segments=(), holes=())
+        return iter(())
 
     tasks = tuple(task(number, 10) for number in range(6))
     bundle = CopyBundle(numbers=tuple(range(6)), tasks=tasks, packed=True)
-    outcomes = copy_bundle(bundle, ends=ends_at(tmp_path), base=1, copy=copy, begin=unbegun)
+    outcomes = copy_bundle(bundle, ends=ends_at(tmp_path), base=1, open_reads=lambda *_: read)
     assert tried == [0, 1, 2, 3]
     assert [isinstance(each, Failed) for each in outcomes] == [False, True, False, True, True, True]
     assert all(isinstance(each.error, PARTITION_ERRORS) for each in outcomes if isinstance(each, Failed))
@@ -92,16 +90,17 @@ def test_one_partition_that_does_not_answer_costs_no_other_one(tmp_path: Path) -
     """However many of its ranges are in the bundle."""
     tried: list[int] = []
 
-    def copy(task: CopyTask, **_: object) -> BackupReceipt:
+    def read(task: ReadTask) -> Iterator[Item]:
         tried.append(task.range.partition)
         if task.range.partition == 0:
             raise LeaderUnavailable("gone", hint="")
-        return BackupReceipt(segments=(), holes=())
+        return iter(())
 
     tasks = tuple(task(number, 10) for number in (0, 0, 0, 1))
     bundle = CopyBundle(numbers=(0, 1, 2, 3), tasks=tasks, packed=True)
     assert [
-        isinstance(each, Done) for each in copy_bundle(bundle, ends=ends_at(tmp_path), base=1, copy=copy, begin=unbegun)
+        isinstance(each, Done)
+        for each in copy_bundle(bundle, ends=ends_at(tmp_path), base=1, open_reads=lambda *_: read)
     ][-1]
     assert tried == [0, 0, 0, 1]
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.backup.committable import SOURCE_TRUNCATED_ID, Committable, find_committable
 from offsite.backup.copy import BackupReceipt
+from offsite.backup.copy_pass import SOURCE_TRUNCATED_ID, Committable, find_committable
 from offsite.backup.copy_plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without_partitions
 from offsite.engine.runner import Done, Failed
-from offsite.log.range import Gap, GapEvidence, Hole
+from offsite.log.range import Gap, GapEvidence, Hole, PartitionId
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.repository.segments.segment import Segment
 from tests.unit.restore.test_restore_plan import partition, segment
@@ -88,7 +88,7 @@ def test_when_nothing_was_copied_the_error_itself_is_raised() -> None:
 
 
 def test_holes_of_the_plan_and_of_the_copy_are_recorded_with_their_incarnation() -> None:
-    plan = plan_copy([bounds("a", log_start=10)], {("a", "id-1", 0): 5}, slots=1)
+    plan = plan_copy([bounds("a", log_start=10)], {PartitionId("a", "id-1", 0): 5}, slots=1)
     found = Hole(topic="a", partition=0, start=20, end=30, reason="retention")
     settled = find_committable(
         plan, [copied(task, found) if n == 0 else copied(task) for n, task in enumerate(plan.tasks)]
@@ -97,7 +97,7 @@ def test_holes_of_the_plan_and_of_the_copy_are_recorded_with_their_incarnation()
 
 
 def test_a_run_without_tasks_still_settles_positions() -> None:
-    plan = plan_copy([bounds("a")], {("a", "id-1", 0): 100}, slots=1)
+    plan = plan_copy([bounds("a")], {PartitionId("a", "id-1", 0): 100}, slots=1)
     assert [p.end for p in find_committable(plan, []).positions] == [100]
 
 
@@ -155,7 +155,7 @@ def test_a_sick_partition_is_listed_and_keeps_its_position() -> None:
 
 
 def test_partitions_without_news_are_sound_where_another_one_is_sick() -> None:
-    plan = plan_copy([bounds("a"), bounds("b")], {("a", "id-1", 0): 100}, slots=1)
+    plan = plan_copy([bounds("a"), bounds("b")], {PartitionId("a", "id-1", 0): 100}, slots=1)
     settled = find_committable(plan, [failed(LeaderUnavailable("gone")) for _ in plan.tasks])
     assert {p.partition_id.topic: p.end for p in settled.positions} == {"a": 100, "b": 0}
     with pytest.raises(StoreUnreachable):

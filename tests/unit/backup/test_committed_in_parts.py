@@ -7,14 +7,19 @@ from dataclasses import dataclass, field, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offsite.backup.bundle import bundle_copies
-from offsite.backup.committable import BackupOutcome, Committable, find_committable
-from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_pass import CommitThresholds, CopyPass, PassSummary
+from offsite.backup.copy import BackupReceipt, bundle_copies
+from offsite.backup.copy_pass import (
+    BackupOutcome,
+    Committable,
+    CommitThresholds,
+    CopyPass,
+    PassSummary,
+    find_committable,
+)
 from offsite.backup.copy_plan import CopyPlan, CopyTask
 from offsite.engine.runner import Done, Failed
 from offsite.log.batch import LastBatch
-from offsite.log.range import Gap, GapEvidence, Hole, LogRange
+from offsite.log.range import Gap, GapEvidence, Hole, LogRange, PartitionId
 from offsite.model.clock import SystemClock
 from offsite.model.errors import LeaderUnavailable
 from offsite.repository.state import BackupState
@@ -35,7 +40,7 @@ def plan() -> CopyPlan:
     )
     hole = Hole(topic="a", partition=0, start=0, end=STEP, reason="retention")
     both = tuple(bounds(topic, end=STEP * (TASKS + 1), log_start=STEP) for topic in ("a", "b"))
-    return CopyPlan(tasks=tasks, holes=(hole,), bounds=both, starts={("a", "id-1", 0): 0})
+    return CopyPlan(tasks=tasks, holes=(hole,), bounds=both, starts={PartitionId("a", "id-1", 0): 0})
 
 
 PLAN = plan()

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from offsite.backup import copy_pass
-from offsite.backup.bundle import bundle_copies
-from offsite.backup.committable import Committable, find_committable
-from offsite.backup.copy import BackupReceipt
-from offsite.backup.copy_pass import CommitThresholds, CopyPass
+from offsite.backup.copy import BackupReceipt, bundle_copies
+from offsite.backup.copy_pass import Committable, CommitThresholds, CopyPass, find_committable
 from offsite.backup.copy_plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
 from offsite.backup.run import PassResult, carry_out, make_backup
 from offsite.engine.runner import Done, Failed

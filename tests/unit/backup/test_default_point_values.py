@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.backup.pass_memory import PreviousCut
+from offsite.backup.pass_commits import PreviousCut
 from offsite.points.point_cut import default_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, Pin
@@ -108,7 +108,7 @@ def test_one_partition_that_does_not_fit_leaves_the_others_caught(monkeypatch: p
     def bounds(topic: str, end: int) -> PartitionBounds:
         return PartitionBounds(topic=topic, topic_id="", partition=0, log_start=0, end=end, size_bytes=end)
 
-    keys = {("a-heavy", "", 0): 0, ("small", "", 0): 0}
+    keys = {PartitionId(topic=topic, topic_id="", partition=0): 0 for topic in ("a-heavy", "small")}
     caught = CaughtRecords(cast("Any", Admin()), keys)
     caught.begin([bounds("a-heavy", 10), bounds("small", 2)])
     caught.read_to({PartitionId("a-heavy", "", 0): 5000, PartitionId("small", "", 0): 4})

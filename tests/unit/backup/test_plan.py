@@ -14,6 +14,7 @@ from offsite.backup.copy_plan import (
     plan_copy,
     without_partitions,
 )
+from offsite.log.range import PartitionId
 from offsite.model.errors import SourceTruncated
 from offsite.model.units import MIB
 
@@ -30,25 +31,25 @@ def test_a_new_partition_is_copied_from_its_log_start() -> None:
 
 
 def test_a_partition_continues_at_its_committed_position() -> None:
-    (task,) = plan_copy([bounds()], {("t", "id", 0): 400}, slots=2).tasks
+    (task,) = plan_copy([bounds()], {PartitionId("t", "id", 0): 400}, slots=2).tasks
     assert (task.range.start, task.range.end) == (400, 1000)
 
 
 def test_a_partition_without_news_gives_no_task() -> None:
-    plan = plan_copy([bounds()], {("t", "id", 0): 1000}, slots=2)
+    plan = plan_copy([bounds()], {PartitionId("t", "id", 0): 1000}, slots=2)
     assert plan.tasks == ()
     assert len(plan.bounds) == 1
 
 
 def test_what_retention_took_is_a_named_hole() -> None:
-    plan = plan_copy([bounds(log_start=700)], {("t", "id", 0): 400}, slots=2)
+    plan = plan_copy([bounds(log_start=700)], {PartitionId("t", "id", 0): 400}, slots=2)
     (hole,) = plan.holes
     assert (hole.start, hole.end, hole.reason) == (400, 700, "retention")
     assert plan.tasks[0].range.start == 700
 
 
 def test_a_partition_that_ends_before_its_position_is_sick_and_holds_no_other_back() -> None:
-    plan = plan_copy([bounds(), bounds(partition=1)], {("t", "id", 0): 1001}, slots=2)
+    plan = plan_copy([bounds(), bounds(partition=1)], {PartitionId("t", "id", 0): 1001}, slots=2)
     assert [(each.partition, "t/0 ends at 1000" in each.error.message) for each in plan.sick] == [(0, True)]
     assert [task.range.partition for task in plan.tasks] == [1]
     assert [each.partition for each in plan.bounds] == [1]
@@ -56,14 +57,14 @@ def test_a_partition_that_ends_before_its_position_is_sick_and_holds_no_other_ba
 
 def test_every_task_of_a_partition_has_the_start_of_its_window() -> None:
     both = [bounds(end=10 * TASK_OFFSETS_MAX), bounds(partition=1)]
-    tasks = plan_copy(both, {}, slots=2, window_starts={("t", "id", 0): 7}).tasks
+    tasks = plan_copy(both, {}, slots=2, window_starts={PartitionId("t", "id", 0): 7}).tasks
     assert {(task.range.partition, task.window_start) for task in tasks} == {(0, 7), (1, NO_WINDOW)}
     assert len(tasks) > 2
 
 
 def test_topics_of_brokers_without_topic_ids_have_positions_of_their_own() -> None:
     nameless = [replace(bounds(), topic=topic, topic_id="") for topic in ("a", "b")]
-    plan = plan_copy(nameless, {("a", "", 0): 900, ("b", "", 0): 100}, slots=1)
+    plan = plan_copy(nameless, {PartitionId("a", "", 0): 900, PartitionId("b", "", 0): 100}, slots=1)
     assert {task.range.topic: task.range.start for task in plan.tasks} == {"a": 900, "b": 100}
 
 
@@ -74,7 +75,7 @@ def test_a_large_partition_of_unknown_size_is_cut_by_offsets() -> None:
 
 
 def test_partitions_left_out_afterwards_are_named_once() -> None:
-    plan = plan_copy([bounds(), bounds(partition=1)], {("t", "id", 0): 1001}, slots=2)
+    plan = plan_copy([bounds(), bounds(partition=1)], {PartitionId("t", "id", 0): 1001}, slots=2)
     cut_back = [SickPartition(topic="t", partition=n, error=SourceTruncated("cut back")) for n in (0, 1)]
     left = without_partitions(plan, cut_back)
     assert (left.tasks, left.bounds) == ((), ())
@@ -82,7 +83,7 @@ def test_partitions_left_out_afterwards_are_named_once() -> None:
 
 
 def test_another_incarnation_does_not_inherit_the_position() -> None:
-    (task,) = plan_copy([bounds()], {("t", "old-id", 0): 900}, slots=2).tasks
+    (task,) = plan_copy([bounds()], {PartitionId("t", "old-id", 0): 900}, slots=2).tasks
     assert task.range.start == 0
 
 

@@ -61,7 +61,7 @@ def test_stretches_say_what_all_records_say(seed: int) -> None:
         for each, (low, high) in zip(tasks, pairwise(edges), strict=True)
     ]
     behind = [offset for offset, number in enumerate(numbers) if offset >= start and (number or 0) >= CHECKPOINT]
-    found = join_stamps(tasks, parts)["orders", "id", 0]
+    found = join_stamps(tasks, parts)[tasks[0].partition_id]
     assert found.first == (behind[0] if behind else NONE_BEHIND)
     assert found.number == max((numbers[each] or 0 for each in behind), default=0)
     assert found.has_unstamped == (None in numbers[start:])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.backup import copy as backup_copy
-from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
+from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range
 from offsite.backup.copy_plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, plan_copy
 from offsite.backup.pass_cut import join_tails
 from offsite.kafka.read_task import ReadTask
@@ -127,7 +127,7 @@ def copied(task: CopyTask, log: Log, *, edges: Sequence[int] = ()) -> BackupRece
     ends = BackupEnds(kafka=kafka, store=MemoryStore(), layout=BackupLayout(backup="b"), compression="none")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backup_copy, "paced_destination", lambda store: (store, 1))
-        return sent(copy_range_with(sent(task), read, ends=ends))
+        return sent(copy_range(sent(task), ends=ends, read=read))
 
 
 def tails(

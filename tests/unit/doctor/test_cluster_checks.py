@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offsite.backup.cut.coordinator_log import STATE_TOPIC
+from offsite.backup.cut.readings import STATE_TOPIC
 from offsite.doctor import brokers, machine, rights, spark_start
 from offsite.doctor.check import CheckVerdict
 from offsite.doctor.parts import Parts

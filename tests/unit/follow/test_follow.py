@@ -28,7 +28,7 @@ from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from offsite.upkeep import roll_up
 from offsite.upkeep.retention.pins import pin_point, unpin_point
 from offsite.upkeep.retention.policy import parse_policy
-from offsite.upkeep.roll_up_copy import FAN_IN
+from offsite.upkeep.roll_up import FAN_IN
 from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner

@@ -338,7 +338,7 @@ def test_a_memory_that_is_none_is_no_memory(backup: Backup) -> None:
 
 @pytest.mark.parametrize("harm", [lambda data: data[:-10], lambda data: data.replace(b'"ok":true', b'"ok":null')])
 def test_verify_deep_reads_the_records(backup: Backup, harm: Callable[[bytes], bytes]) -> None:
-    from offsite.upkeep.verification.records import check_records
+    from offsite.upkeep.verification.run import check_records
 
     remember(backup)
     assert check_records(backup).damaged == check_records(backup).unvouched == ()

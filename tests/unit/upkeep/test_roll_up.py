@@ -22,7 +22,7 @@ from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.stores.posix_store import PosixStore, open_folder
-from offsite.upkeep.roll_up_copy import (
+from offsite.upkeep.roll_up import (
     CLASSES,
     CROWD,
     FAN_IN,

@@ -11,7 +11,7 @@ import pytest
 
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.worlds import GB, TB, World
-from offsite.backup.bundle import bundle_copies, is_small
+from offsite.backup.copy import bundle_copies, is_small
 from offsite.backup.copy_plan import PartitionBounds, plan_copy
 from offsite.backup.plan import PACKED_FROM
 from offsite.model.units import MIB

@@ -19,15 +19,15 @@ from offsite.repository.backup import Backup
 from offsite.repository.fold import StateBuilder
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import PutResult
-from offsite.upkeep import roll_up_copy
+from offsite.upkeep import roll_up
 from offsite.upkeep.retention import plan
-from offsite.upkeep.roll_up_copy import RollUp
+from offsite.upkeep.roll_up import RollUp
 from tests import memory_store
 from tests.memory_store import MemoryStore
 from tests.worlds.source_events import source
 from tests.worlds.source_events.course import play
 
-_close, _put, _rolled_up = memory_store._Writer.close, MemoryStore.put_if_absent, roll_up_copy._rolled_up
+_close, _put, _rolled_up = memory_store._Writer.close, MemoryStore.put_if_absent, roll_up._rolled_up
 
 
 def _acknowledged_first(self: Any) -> PutResult:
@@ -63,7 +63,7 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
         (plan, "choose_pinned", lambda *_, **__: []),
         (StateBuilder, "_pin", lambda *_: None),  # which would refuse the commit
     ),
-    "a roll-up loses a commit": ((roll_up_copy, "_rolled_up", _without_the_newest),),
+    "a roll-up loses a commit": ((roll_up, "_rolled_up", _without_the_newest),),
     "a commit replaces another one": ((MemoryStore, "put_if_absent", _overwritten),),
     "a position moves on an empty answer": ((source, "batch_window", _past_nothing),),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from offsite.backup.committable import PartitionFailure
+from offsite.backup.copy_pass import PartitionFailure
 from offsite.backup.run import BackupResult
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable

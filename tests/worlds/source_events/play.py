@@ -18,9 +18,7 @@ from uuid import UUID
 
 from offsite.backup import copy_plan, pass_commits
 from offsite.backup import plan as planned
-from offsite.backup.bundle import CopyBundle
-from offsite.backup.copy import BackupEnds, BackupReceipt, copy_range_with
-from offsite.backup.copy_plan import CopyTask
+from offsite.backup.copy import BackupEnds, CopyBundle
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import BackupPlan, plan_backup
 from offsite.backup.run import run_backup
@@ -35,8 +33,7 @@ from offsite.model.selection import NO_GROUPS, parse_selection
 from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
-from offsite.repository.segments.pack import PackWriter
-from offsite.upkeep import roll_up_copy
+from offsite.upkeep import roll_up
 from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
 from offsite.upkeep.collection.run import collection_steps
@@ -77,18 +74,9 @@ class SimRunner:
 
     def _copy(self, bundle: CopyBundle, function: partial[Any]) -> Done[Any] | Failed:
         try:
-            return Done(value=function(bundle, copy=self._read, begin=_unbegun))
+            return Done(value=function(bundle, open_reads=lambda *_: self._source.read))
         except OffsiteError as error:
             return Failed(error=error, trace="")
-
-    def _read(
-        self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: None = None
-    ) -> BackupReceipt:
-        return copy_range_with(task, self._source.read, ends=ends, pack=pack)
-
-
-def _unbegun(*_: object, **__: object) -> None:
-    """No source is asked ahead: steps happen one after the other."""
 
 
 @dataclass
@@ -417,7 +405,7 @@ def small(*, commits_per_catalog: int) -> Iterator[None]:
     with (
         parsed_once(),
         facts_in_memory(),
-        mock.patch.object(roll_up_copy, "FAN_IN", 2),
+        mock.patch.object(roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
         mock.patch.object(planned, "RememberedHead", _NoMemory),

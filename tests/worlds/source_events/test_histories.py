@@ -17,7 +17,7 @@ from offsite.upkeep.collection import plan as collect_plan
 from offsite.upkeep.collection import run as collect_run
 from offsite.upkeep.retention import apply, mirror, needs, plan
 from offsite.upkeep.retention.kept_points import KeptPoints
-from offsite.upkeep.retention.topic_retention import StoredPartition
+from offsite.upkeep.retention.mirror import StoredPartition
 from tests.worlds.source_events.retaining import problem_of
 
 HISTORIES = 25
@@ -64,7 +64,7 @@ def _each_partition_decides_alone(patch: Patch) -> None:
 
 def _no_grace(patch: Patch) -> None:
     patch.setattr(collect_plan, "_newest_old_enough", lambda _, head, *__: head.seq - head.loose_commits)
-    patch.setattr(collect_plan, "_is_older", lambda *_: True)
+    patch.setattr(collect_plan._Planning, "_is_older", lambda *_: True)
 
 
 def _pins_are_ignored(patch: Patch) -> None:

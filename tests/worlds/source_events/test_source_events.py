@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from offsite.backup import bundle
+from offsite.backup import copy as bundle
 from tests.worlds.source_events.play import problem_of
 
 SCHEDULES = 100

@@ -69,24 +69,23 @@ class CaughtRecords:
         """Read the partitions up to the ends in `bounds`."""
         began_s = self._clock.monotonic_s()
         for partition in bounds:
-            partition_id = partition.partition_id
-            start = max(self._starts.get(partition_id, 0), partition.log_start)
+            start = max(self._starts.get(partition.partition_id, 0), partition.log_start)
             on_disk = max(1, partition.end - partition.log_start)
             pending_bytes = partition.size_bytes * (partition.end - start) // on_disk
-            if partition_id in self._starts and start <= partition.end and pending_bytes <= self._left_bytes:
-                self._caught[partition_id] = _Caught(bounds=partition, start=start, end=start)
-                self._read(partition_id, partition.end)
+            if partition.partition_id in self._starts and start <= partition.end and pending_bytes <= self._left_bytes:
+                self._caught[partition.partition_id] = _Caught(bounds=partition, start=start, end=start)
+                self._read(partition.partition_id, partition.end)
             if self._clock.monotonic_s() - began_s > TIME_MAX_S:
                 return
 
     def read_to(self, ends: Ends) -> None:
         """Read the rest up to the ends of the last reading."""
         began_s = self._clock.monotonic_s()
-        for key in list(self._caught):
+        for partition_id in list(self._caught):
             if self._clock.monotonic_s() - began_s > TIME_MAX_S:
-                del self._caught[key]  # its caught records end before the readings
+                del self._caught[partition_id]  # its caught records end before the readings
             else:
-                self._read(key, ends.get(key, 0))
+                self._read(partition_id, ends.get(partition_id, 0))
 
     def of(self, tasks: Sequence[CopyTask]) -> dict[int, CaughtRange]:
         """The caught ranges of `tasks`, by task number. A partition that the plan cuts into several tasks, or begins
@@ -102,8 +101,8 @@ class CaughtRecords:
     def _reader(self) -> PartitionReader:
         return self._admin.reader(patience_max_s=PATIENCE_MAX_S)
 
-    def _read(self, key: PartitionId, end: int) -> None:
-        caught = self._caught[key]
+    def _read(self, partition_id: PartitionId, end: int) -> None:
+        caught = self._caught[partition_id]
         if end <= caught.end:
             return
         why = ""
@@ -120,7 +119,7 @@ class CaughtRecords:
         if why:
             decided("not_caught", why=why, topic=caught.bounds.topic, partition=caught.bounds.partition)
             self._left_bytes += sum(len(item.data) for item in caught.items if isinstance(item, Chunk))
-            del self._caught[key]
+            del self._caught[partition_id]
 
 
 def _reading(caught: _Caught, end: int) -> ReadTask:

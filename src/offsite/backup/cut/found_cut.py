@@ -30,6 +30,7 @@ from offsite.repository.snapshots.commit_cut import (
 
 NAMED_MAX = 100
 """A stored cut names so many of the transactions that it leaves out."""
+_NO_COMMIT = (REMOVED, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +211,6 @@ def _groups(cut: Cut, window: Window, evidence: CutEvidence, groups: SnapshotGro
             and partition.topic not in PROTECTED_TOPICS
         ):
             yield CutGroup(group=group, partition_id=partition, offset=offset, metadata=metadata)
-
-
-_NO_COMMIT = (REMOVED, "")
 
 
 def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple[int, str]]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.backup.copy_plan import PartitionBounds
 from offsite.backup.cut.caught_records import CaughtRecords
-from offsite.backup.cut.coordinator_log import read_dense
-from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, take_readings
+from offsite.backup.cut.readings import ReadingsBaseline, ReadingSeries, begin_readings, read_dense, take_readings
 from offsite.cut.readings import CutEvidence, LoggedCommit, find_unsettled
 from offsite.cut.window import REMOVED, Ends, GroupCommit
 from offsite.kafka.admin import ClusterAdmin

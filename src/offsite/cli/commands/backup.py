@@ -59,7 +59,7 @@ def run(
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    with spark(engine.choice(), preload="offsite.backup.bundle", limits=limits) as runner:
+    with spark(engine.choice(), preload="offsite.backup.copy", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
         with (
             _telling_commits(repository, plan),

@@ -63,7 +63,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
             show=server.show if server is not None else lambda _: None,
         )
         limits = parse_limits(options.words)
-        runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.bundle", limits=limits))
+        runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.copy", limits=limits))
         follow = FollowSettings(
             repository=repository,
             cluster=cluster,

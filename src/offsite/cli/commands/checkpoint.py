@@ -197,7 +197,7 @@ def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, chec
         if not is_free(backup, checkpoint):
             return
         with (
-            spark(engine.choice(), preload="offsite.backup.bundle") as runner,
+            spark(engine.choice(), preload="offsite.backup.copy") as runner,
             progress(f"checkpoint {checkpoint}", total_bytes=0) as on_progress,
         ):
             CheckpointServer(

@@ -147,7 +147,7 @@ def _in_force(options: CollectOptions) -> RetentionInForce:
     from functools import partial
 
     from offsite.upkeep.collection.agreement import RetentionInForce
-    from offsite.upkeep.retention.topic_retention import read_cluster_retention
+    from offsite.upkeep.retention.mirror import read_cluster_retention
 
     policy = parse_retain(options.retain)
     is_asked = policy is not None and policy.mirrors and (options.bootstrap or options.kafka_config)

@@ -215,7 +215,7 @@ def _run(
     lines = OutageLines(clock)
     outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=lines)
     with ExitStack() as opened:
-        preload = "offsite.archives.export.task" if request.place else "offsite.backup.bundle"
+        preload = "offsite.archives.export.task" if request.place else "offsite.backup.copy"
         runner = opened.enter_context(spark(engine.choice(), preload=preload, limits=parse_limits(options.words)))
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         workshop = Workshop(

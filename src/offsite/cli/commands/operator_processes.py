@@ -205,7 +205,7 @@ def agent(
     form = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
 
     def open_spark(limits: RateLimits) -> AbstractContextManager[Runner]:
-        return spark(engine.choice(), preload="offsite.backup.bundle", limits=limits)
+        return spark(engine.choice(), preload="offsite.backup.copy", limits=limits)
 
     def shown(completed: Round) -> None:
         lines.worked()

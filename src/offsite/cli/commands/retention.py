@@ -240,7 +240,7 @@ def log(
 
 def _cluster_settings(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
     """Return the cluster's settings of topics, if a cluster is named."""
-    from offsite.upkeep.retention.topic_retention import read_cluster_retention
+    from offsite.upkeep.retention.mirror import read_cluster_retention
 
     if options.bootstrap is None and options.kafka_config is None:
         return {}

@@ -35,7 +35,7 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
-from offsite.upkeep.retention.reckoning import Reckoning, explain_clock_behind, explain_clock_jump, reckon
+from offsite.upkeep.retention.kept_points import Reckoning, explain_clock_behind, explain_clock_jump, reckon
 from offsite.upkeep.verification.segments import verify_segment
 
 _HEADS_AT_ONCE = 16

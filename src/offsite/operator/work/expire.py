@@ -54,8 +54,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
-from offsite.upkeep.collection.agreement import RetentionInForce
-from offsite.upkeep.collection.disputed import find_disputed
+from offsite.upkeep.collection.agreement import RetentionInForce, find_disputed
 from offsite.upkeep.retention.apply import apply_retention, plan_retention
 from offsite.upkeep.retention.kept_points import pin_holds
 from offsite.upkeep.retention.pins import pinned_points

@@ -4,26 +4,34 @@ Anyone with the right to create objects can create a commit and remove everythin
 not enough. Data is deleted because of the commit only if its audit lines exist and this installation has known the
 commit for a while. In addition this installation made the commit itself by the policy in force here, or a plan of its
 own removes the same data by the policy. A person may also accept commits up to a number.
+
+A collector keeps the data removed by a disbelieved commit. A backup must not look empty because of such a commit
+either, when compared with its replacement: before the whole backup is removed, its content before disbelieved commits
+is consulted (`find_disputed`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.log.range import PartitionId, Span, uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, DamagedObject
 from offsite.model.journal import warned
 from offsite.model.units import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.commit import FOR_EVER, ExpiredRange, StoredCommit, damaged_commit
+from offsite.repository.catalogs.seal import SharedParts
+from offsite.repository.commit import FOR_EVER, ExpiredRange, Pin, StoredCommit, damaged_commit
 from offsite.repository.fold import fold
+from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.local_memory import NO_RULE, LetGoMemory
-from offsite.repository.replaced import dropped_segments
+from offsite.repository.replaced import CollectedHint, collected_hint, dropped_segments
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import uses_own_clock
+from offsite.upkeep.deletion import run_to_end
 from offsite.upkeep.retention.apply import describe_points, describe_range
 from offsite.upkeep.retention.kept_points import ChosenPoints, merge_chosen, pin_holds, points_between, unbroken_runs
 from offsite.upkeep.retention.needs import Branches, needs_of_run, states_to_read
@@ -76,41 +84,96 @@ class CommitJudgement:
     needed: tuple[tuple[PartitionId, Span], ...] = ()
 
 
-def read_commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit]:
-    """Commit `seq`, and the state before it. Raises `DamagedCommit` if either is missing."""
-    base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
-    stored = backup.log.get(seq)
-    if stored is None or base.seq != seq - 1:
-        raise damaged_commit(f"{backup.layout.commit_key(min(seq, base.seq + 1))} is missing")
-    return base, stored
+@dataclass(slots=True)
+class CatalogCheck:
+    """Compares each catalog on the walk with the commits. Anyone with the right to create objects can create a catalog
+    without some points: retention would remove the points' data in good faith, without a trace in the commits."""
+
+    backup: Backup
+    _shared: SharedParts = field(default_factory=SharedParts)
+
+    def check(self, state: BackupState, following: StoredCommit) -> None:
+        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also without a
+        readable catalog, because no reader continues from an unreadable one. Raises `DamagedObject`."""
+        catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
+        try:
+            catalogued = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
+            is_other = catalogued is not None and catalogued != state
+        except Damaged:
+            return
+        if is_other:
+            raise DamagedObject(
+                f"{key} contradicts the commits: nothing is deleted",
+                hint="lists may miss restore points because of this object. Switch retention off, delete the object, "
+                f"then check: offsite verify --backup {self.backup.layout.backup}",
+            )
 
 
-def judge_commit(  # noqa: PLR0913  # what is judged, by what
-    backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: RetentionInForce, clock: Clock, grace_ms: int
-) -> Generator[None, None, CommitJudgement]:
-    """Judge the commit after `base`. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
-    seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
-    if seq <= in_force.accepted or not (stored.commit.changes.drops_data or loosened_pins(stored, base)):
-        return CommitJudgement()
-    lines = tuple(_lines(backup, stored))
-    rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
-    now_ms = backup.store.now_ms()
-    if uses_own_clock(backup.store):
-        why, waits = (
-            "without write permission, the clock of the store cannot be read: the commit's age is unknown",
-            False,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitJudge:
+    """Judges the commits of `backup` by the rules `in_force`."""
+
+    backup: Backup
+    in_force: RetentionInForce
+    clock: Clock
+    grace_ms: int
+
+    def read(self, seq: int) -> tuple[BackupState, StoredCommit]:
+        """Commit `seq`, and the state before it. Raises `DamagedCommit` if either is missing."""
+        layout = self.backup.layout
+        base = self.backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=layout.backup)
+        stored = self.backup.log.get(seq)
+        if stored is None or base.seq != seq - 1:
+            raise damaged_commit(f"{layout.commit_key(min(seq, base.seq + 1))} is missing")
+        return base, stored
+
+    def judge(self, stored: StoredCommit, base: BackupState) -> Generator[None, None, CommitJudgement]:
+        """Judge the commit after `base`. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
+        seq, memory = stored.commit.seq, LetGoMemory(backup=self.backup)
+        if seq <= self.in_force.accepted or not (stored.commit.changes.drops_data or loosened_pins(stored, base)):
+            return CommitJudgement()
+        lines = tuple(_lines(self.backup, stored))
+        rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
+        why, waits = self._unknown(memory, stored)
+        if not why:
+            why = _without_line(stored, lines)
+        if not why and (rule is None or not _is_by(rule, self.in_force.policy)):
+            why = yield from self._disagreement(stored, base)
+        if not why:
+            return CommitJudgement()
+        needed = () if rule is not None else tuple(_needed(self.backup, stored, base))
+        who = next((line.who for line in lines), "")
+        return CommitJudgement(disbelieved=DisbelievedCommit(commit=seq, who=who, why=why, waits=waits), needed=needed)
+
+    def _unknown(self, memory: LetGoMemory, stored: StoredCommit) -> tuple[str, bool]:
+        """Why this installation has not known the commit for long enough, and whether waiting helps."""
+        now_ms, wait_ms = self.backup.store.now_ms(), WAITS * self.grace_ms
+        if uses_own_clock(self.backup.store):
+            return "without write permission, the clock of the store cannot be read: the commit's age is unknown", False
+        seen_ms = memory.seen_ms(stored.commit.seq, stored.hash, now_ms=now_ms)
+        if seen_ms is None:
+            return "this machine cannot store when it first saw the commit: set XDG_STATE_HOME to a folder", False
+        left_ms = wait_ms - max(0, now_ms - seen_ms)
+        if left_ms <= 0:
+            return "", False
+        why = f"the commit is new to this machine; the check begins in {format_duration(left_ms / 1000)}"
+        if now_ms - stored.commit.committed_at_ms > 2 * wait_ms:  # the machine keeps forgetting
+            return f"{why}; if you see this after each start, set XDG_STATE_HOME to a persistent folder", False
+        return why, True
+
+    def _disagreement(self, stored: StoredCommit, base: BackupState) -> Generator[None, None, str]:
+        """Why a plan of this installation does not remove the same data."""
+        policy = self.in_force.policy
+        if stored.commit.changes.compacted:
+            return "another installation compacted it"
+        if policy is None:
+            return "this machine has no retention policy"
+        told_settings = self.in_force.cluster_retention(self.backup, base) if policy.mirrors else {}
+        now_ms = min(stored.commit.committed_at_ms, self.backup.store.now_ms())
+        plan = yield from retention_plan_steps(
+            self.backup, policy, clock=self.clock, cluster_retention=told_settings, now_ms=now_ms, head=base
         )
-    else:
-        why, waits = _unknown(memory, stored, now_ms=now_ms, wait_ms=WAITS * grace_ms)
-    if not why:
-        why = _without_line(stored, lines)
-    if not why and (rule is None or not _is_by(rule, in_force.policy)):
-        why = yield from _disagreement(backup, stored, base, in_force, clock)
-    if not why:
-        return CommitJudgement()
-    needed = () if rule is not None else tuple(_needed(backup, stored, base))
-    who = next((line.who for line in lines), "")
-    return CommitJudgement(disbelieved=DisbelievedCommit(commit=seq, who=who, why=why, waits=waits), needed=needed)
+        return _differs(plan, stored, base)
 
 
 def log_disbelieved(commits: Sequence[DisbelievedCommit]) -> None:
@@ -147,20 +210,6 @@ def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
             yield line
 
 
-def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms: int) -> tuple[str, bool]:
-    """Why this installation has not known the commit for long enough, and whether waiting helps."""
-    seen_ms = memory.seen_ms(stored.commit.seq, stored.hash, now_ms=now_ms)
-    if seen_ms is None:
-        return "this machine cannot store when it first saw the commit: set XDG_STATE_HOME to a folder", False
-    left_ms = wait_ms - max(0, now_ms - seen_ms)
-    if left_ms > 0:
-        why = f"the commit is new to this machine; the check begins in {format_duration(left_ms / 1000)}"
-        if now_ms - stored.commit.committed_at_ms > 2 * wait_ms:  # the machine keeps forgetting
-            return f"{why}; if you see this after each start, set XDG_STATE_HOME to a persistent folder", False
-        return why, True
-    return "", False
-
-
 def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
     changes, noted = stored.commit.changes, {line.deletion.what for line in lines}
     names = [describe_points(start, end - 1) for start, end in changes.forgotten]
@@ -168,22 +217,6 @@ def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
     if missing := next((name for name in names if name not in noted), ""):
         return f"the audit has no line about {missing}"
     return "" if noted or not changes.removed else "the audit has no line about the commit"
-
-
-def _disagreement(
-    backup: Backup, stored: StoredCommit, base: BackupState, in_force: RetentionInForce, clock: Clock
-) -> Generator[None, None, str]:
-    """Why a plan of this installation does not remove the same data."""
-    if stored.commit.changes.compacted:
-        return "another installation compacted it"
-    if in_force.policy is None:
-        return "this machine has no retention policy"
-    told_settings = in_force.cluster_retention(backup, base) if in_force.policy.mirrors else {}
-    now_ms = min(stored.commit.committed_at_ms, backup.store.now_ms())
-    plan = yield from retention_plan_steps(
-        backup, in_force.policy, clock=clock, cluster_retention=told_settings, now_ms=now_ms, head=base
-    )
-    return _differs(plan, stored, base)
 
 
 def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> str:
@@ -226,3 +259,47 @@ def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator
                 for seq in states_to_read(run, branches)
             }
             yield from ((history.partition_id, span) for history, span in needs_of_run(states, run, branches))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputedCommit:
+    """The state `before` a disbelieved commit, the reason, and the `pins` that the commit removed or shortened."""
+
+    before: BackupState
+    disbelieved: DisbelievedCommit
+    pins: tuple[Pin, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"commit {self.disbelieved.commit} deleted a part of the backup, and this machine does not accept the "
+            f"deletion: {self.disbelieved.why}"
+        )
+
+
+def find_disputed(
+    backup: Backup, *, in_force: RetentionInForce, clock: Clock, grace_ms: int = LEFTOVER_AFTER_MS
+) -> Iterator[DisputedCommit]:
+    """The commits of `backup` with removals of data or pins, not yet judged or not believed by a collection, and
+    neither made nor believed by this machine. Raises `DamagedObject` if a catalog contradicts the commits,
+    `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
+    head, hint, catalogs = backup.state(), collected_hint(backup), CatalogCheck(backup)
+    hint = hint if hint.upto <= head.seq else CollectedHint()
+    state = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
+    doubtful = list(hint.pending)
+    for stored in backup.log.read(after=state.seq, upto=head.seq):
+        catalogs.check(state, stored)
+        if stored.commit.changes.needs_judgement:
+            doubtful.append(stored.commit.seq)
+        state = fold(state, [stored])
+    judge = CommitJudge(backup=backup, in_force=in_force, clock=clock, grace_ms=grace_ms)
+    for seq in doubtful:
+        before, commit = judge.read(seq)
+        points = len(fold(before, [commit]).history)
+        if LetGoMemory(backup=backup).rule_of(seq, commit.hash, points=points) is not None:
+            continue
+        disbelieved = run_to_end(judge.judge(commit, before)).disbelieved
+        if disbelieved is not None:
+            pins = loosened_pins(commit, before)
+            yield DisputedCommit(
+                before=before, disbelieved=disbelieved, pins=tuple(pin for pin in before.pins if pin.seq in pins)
+            )

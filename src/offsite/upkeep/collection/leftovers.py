@@ -41,6 +41,11 @@ less."""
 _LOOKED_BACK = 1_000
 """Commits searched for a complete and old enough one: a run commits every few minutes, and completes daily."""
 _DATA = frozenset({"segment", "index", "groups", "metadata", "cut"})
+BY = "leftovers"
+RULE = "an interrupted run left it"
+_DELETED_AT_ONCE = 500
+_RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
+"""The record that makes a folder a restore, a drill or a group change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +187,6 @@ def find_named(
         named.update(key for key in keys if key is not None and key in candidates)
         yield from paused.if_due()
     return frozenset(named)
-
-
-BY = "leftovers"
-RULE = "an interrupted run left it"
-_DELETED_AT_ONCE = 500
-_RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
-"""The record that makes a folder a restore, a drill or a group change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

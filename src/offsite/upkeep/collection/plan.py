@@ -20,9 +20,7 @@ from itertools import chain
 
 from offsite.log.range import PartitionId, Span, uncovered
 from offsite.model.clock import Clock
-from offsite.model.errors import Damaged, DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs.seal import SharedParts
 from offsite.repository.commit import StoredCommit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key, parse_segment_key
@@ -44,10 +42,10 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import (
     NOTHING_IN_FORCE,
+    CatalogCheck,
+    CommitJudge,
     DisbelievedCommit,
     RetentionInForce,
-    judge_commit,
-    read_commit_to_judge,
 )
 from offsite.upkeep.deletion import Pauses
 
@@ -106,61 +104,9 @@ def collection_plan_steps(
     until = _newest_old_enough(backup, head, hint.upto, before_ms)
     if until < hint.upto or (until == hint.upto and not hint.pending):
         return CollectionPlan(head=head, upto=hint.upto, pending=hint.pending)
-    # 2. Walk through the commits: replaced objects become candidates.
-    begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
-    walk = ReplacedWalk(begin)
-    candidates = _Candidates(backup)
-    lets_go = yield from _walked(backup, walk, until, before_ms, candidates, paused)
-    # 3. Judge the commits with removals: only those believed add candidates.
-    disbelieved, is_full, is_at_end = _Disbelieved(remade=_remade_partitions(head)), candidates.is_full, False
-    holders = _DataHolders(head=head, at_end=walk.state, disbelieved=disbelieved)
-    for seq in (*hint.pending, *lets_go):
-        is_full = is_full or candidates.is_full
-        is_at_end = is_at_end or is_full or not _is_older(backup, seq, before_ms)
-        if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
-            base, stored = read_commit_to_judge(backup, seq)
-            disbelieved.add(seq, base, _newly_let_go(base, stored))
-        else:
-            yield from _look_again(
-                backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms
-            )
-        if candidates.is_full and not is_full:  # what has to stay must not keep out later commits, in each pass
-            yield from _sifted(backup, candidates, holders, paused)
-        yield
-    # 4. Keep the candidates that may go.
-    deletable = yield from _sifted(backup, candidates, holders, paused)
-    for present_object in deletable:
-        holders.take(present_object.replaced)
-    return CollectionPlan(
-        head=head,
-        upto=walk.state.seq,
-        pending=tuple(sorted(disbelieved.pending)),
-        disbelieved=tuple(disbelieved.commits),
-        objects=tuple(chain.from_iterable(present_object.objects for present_object in deletable)),
-        replacements=tuple(holders.segments()),
-        is_last=not is_full or (not deletable and walk.state.seq == hint.upto),
-    )
-
-
-def _sifted(
-    backup: Backup, candidates: _Candidates, holders: _DataHolders, paused: Pauses
-) -> Generator[None, None, list[_PresentObject]]:
-    """The deletable candidates; forget the others. The commits of those that stay because of disbelieved commits are
-    pending."""
-    # 1. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
-    present = yield from _find_present(backup, candidates.by_key, paused)
-    for state in (holders.at_end, holders.head):  # a reader may still use the older state
-        yield from _spare_needed(present, state, paused)
-    # 2. Keep those with all data held by live segments, or expired.
-    deletable = []
-    for key, present_object in present.items():
-        if holders.holding(present_object.replaced) is not None:
-            deletable.append(present_object)
-        elif holders.was_let_go(present_object.replaced):
-            holders.disbelieved.pending.update(candidates.named_by[key])
-        yield from paused.if_due()
-    candidates.keep(present_object.replaced.key for present_object in deletable)
-    return deletable
+    judge = CommitJudge(backup=backup, in_force=in_force, clock=clock, grace_ms=grace_ms)
+    planning = _Planning(judge, head, hint, before_ms=before_ms, paused=paused)
+    return (yield from planning.plan(until))
 
 
 def _before_ms(backup: Backup, grace_ms: int) -> int:
@@ -175,6 +121,143 @@ def _newest_old_enough(backup: Backup, head: BackupState, collected_upto: int, b
     began before it goes on. Then no earlier word about age counts."""
     behind_catalog = head.seq - head.loose_commits
     return backup.log.newest_at(before_ms, after=max(0, collected_upto - 1), upto=behind_catalog)
+
+
+class _Planning:
+    """One plan in the making."""
+
+    def __init__(
+        self, judge: CommitJudge, head: BackupState, hint: CollectedHint, *, before_ms: int, paused: Pauses
+    ) -> None:
+        backup = judge.backup
+        self._judge, self._backup, self._head, self._hint = judge, backup, head, hint
+        self._before_ms, self._paused = before_ms, paused
+        begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
+        self._walk = ReplacedWalk(begin)
+        self._candidates = _Candidates(backup)
+        self._disbelieved = _Disbelieved(remade=_remade_partitions(head))
+
+    def plan(self, until: int) -> Generator[None, None, CollectionPlan]:
+        """The plan for the commits up to `until`, and for the pending ones."""
+        candidates, disbelieved = self._candidates, self._disbelieved
+        # 2. Walk through the commits: replaced objects become candidates.
+        lets_go = yield from self._walked(until)
+        # 3. Judge the commits with removals: only those believed add candidates.
+        is_full, is_at_end, at_end = candidates.is_full, False, self._walk.state
+        holders = _DataHolders(head=self._head, at_end=at_end, disbelieved=disbelieved)
+        for seq in (*self._hint.pending, *lets_go):
+            is_full = is_full or candidates.is_full
+            is_at_end = is_at_end or is_full or not self._is_older(seq)
+            if is_at_end:  # nobody has judged the commit, so nobody believes it in this pass
+                base, stored = self._judge.read(seq)
+                disbelieved.add(seq, base, _newly_let_go(base, stored))
+            else:
+                yield from self._look_again(seq)
+            if candidates.is_full and not is_full:  # what has to stay must not keep out later commits, in each pass
+                yield from self._sifted(holders)
+            yield
+        # 4. Keep the candidates that may go.
+        deletable = yield from self._sifted(holders)
+        for present_object in deletable:
+            holders.take(present_object.replaced)
+        return CollectionPlan(
+            head=self._head,
+            upto=at_end.seq,
+            pending=tuple(sorted(disbelieved.pending)),
+            disbelieved=tuple(disbelieved.commits),
+            objects=tuple(chain.from_iterable(present_object.objects for present_object in deletable)),
+            replacements=tuple(holders.segments()),
+            is_last=not is_full or (not deletable and at_end.seq == self._hint.upto),
+        )
+
+    def _walked(self, until: int) -> Generator[None, None, list[int]]:
+        """Take the objects replaced by commits up to `until`. Returns the numbers of commits with pins, or with
+        removals that no replacement explains; nothing is taken from such commits."""
+        lets_go: list[int] = []
+        catalogs = CatalogCheck(self._backup)
+        for stored in self._backup.log.read(after=self._walk.state.seq, upto=until + 1):
+            changes = stored.commit.changes
+            catalogs.check(self._walk.state, stored)
+            if stored.commit.seq > until:
+                break
+            if (changes.removed or changes.needs_judgement) and not self._is_older(stored.commit.seq):
+                break
+            replaced = tuple(self._walk.take(stored, believed=False))
+            if changes.needs_judgement or _unexplained_keys(stored, replaced):
+                lets_go.append(stored.commit.seq)
+            else:
+                for gone in replaced:
+                    self._candidates.add(gone, seq=stored.commit.seq)
+            if self._candidates.is_full:
+                break
+            yield from self._paused.if_due()
+        return lets_go
+
+    def _look_again(self, seq: int) -> Generator[None, None, None]:
+        """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
+        base, stored = self._judge.read(seq)
+        judgement = yield from self._judge.judge(stored, base)
+        if judgement.disbelieved is not None:
+            self._disbelieved.commits.append(judgement.disbelieved)
+            self._disbelieved.add(seq, base, (*_newly_let_go(base, stored), *judgement.needed))
+            return
+        replaced = tuple(ReplacedWalk(base).take(stored))
+        for gone in replaced:
+            self._candidates.add(gone, seq=seq)
+        if seq > self._judge.in_force.accepted and (unexplained := tuple(_unexplained(base, stored, replaced))):
+            self._disbelieved.commits.append(DisbelievedCommit(commit=seq, who="", why=_NO_WORD))
+            self._disbelieved.add(seq, base, unexplained)
+
+    def _sifted(self, holders: _DataHolders) -> Generator[None, None, list[_PresentObject]]:
+        """The deletable candidates; forget the others. The commits of those that stay because of disbelieved commits
+        are pending."""
+        # 1. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
+        present = yield from self._find_present()
+        for state in (holders.at_end, holders.head):  # a reader may still use the older state
+            yield from self._spare_needed(present, state)
+        # 2. Keep those with all data held by live segments, or expired.
+        deletable = []
+        for key, present_object in present.items():
+            if holders.holding(present_object.replaced) is not None:
+                deletable.append(present_object)
+            elif holders.was_let_go(present_object.replaced):
+                self._disbelieved.pending.update(self._candidates.named_by[key])
+            yield from self._paused.if_due()
+        self._candidates.keep(present_object.replaced.key for present_object in deletable)
+        return deletable
+
+    def _find_present(self) -> Generator[None, None, dict[str, _PresentObject]]:
+        """The candidates still in the store: an earlier collection may have deleted some."""
+        present: dict[str, _PresentObject] = {}
+        everything, window = tuple(self._candidates.by_key.values()), 10 * LOOKED_UP_AT_ONCE
+        for first in range(0, len(everything), window):
+            batch = everything[first : first + window]
+            keys = [key for candidate in batch for key in candidate.keys]
+            with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
+                infos = dict(zip(keys, pool.map(self._backup.store.head, keys), strict=True))
+            for candidate in batch:
+                objects = tuple(
+                    CollectableObject(key=key, body=candidate.key, bytes=info.size_bytes)
+                    for key in candidate.keys
+                    if (info := infos[key])
+                )
+                if objects:
+                    present[candidate.key] = _PresentObject(replaced=candidate, objects=objects)
+            yield from self._paused.if_due()
+        return present
+
+    def _spare_needed(self, present: dict[str, _PresentObject], state: BackupState) -> Generator[None, None, None]:
+        bodies = {key: body for body, candidate in present.items() for key in candidate.replaced.keys}
+        for needed in find_needed(bodies, state):
+            for key in needed:
+                present.pop(bodies[key], None)
+            yield from self._paused.if_due()
+
+    def _is_older(self, seq: int) -> bool:
+        """Whether the object of commit `seq` itself was stored before `before_ms`: the commit's own time may be
+        earlier."""
+        info = self._backup.store.head(self._backup.layout.commit_key(seq))
+        return info is not None and info.modified_ms <= self._before_ms
 
 
 class _Candidates:
@@ -203,57 +286,6 @@ class _Candidates:
             ranges = {*earlier.ranges, *replaced.ranges}  # commits may list one key in two incarnations
             self.by_key[replaced.key] = replace(replaced, ranges=tuple(ranges))
             self.named_by.setdefault(replaced.key, set()).add(seq)
-
-
-def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
-    backup: Backup, walk: ReplacedWalk, until: int, before_ms: int, candidates: _Candidates, paused: Pauses
-) -> Generator[None, None, list[int]]:
-    """Take the objects replaced by commits up to `until`. Returns the numbers of commits with pins, or with removals
-    that no replacement explains; nothing is taken from such commits."""
-    lets_go: list[int] = []
-    catalogs = CatalogCheck(backup)
-    for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
-        changes = stored.commit.changes
-        catalogs.check(walk.state, stored)
-        if stored.commit.seq > until:
-            break
-        if (changes.removed or changes.needs_judgement) and not _is_older(backup, stored.commit.seq, before_ms):
-            break
-        replaced = tuple(walk.take(stored, believed=False))
-        if changes.needs_judgement or _unexplained_keys(stored, replaced):
-            lets_go.append(stored.commit.seq)
-        else:
-            for gone in replaced:
-                candidates.add(gone, seq=stored.commit.seq)
-        if candidates.is_full:
-            break
-        yield from paused.if_due()
-    return lets_go
-
-
-@dataclass(slots=True)
-class CatalogCheck:
-    """Compares each catalog on the walk with the commits. Anyone with the right to create objects can create a catalog
-    without some points: retention would remove the points' data in good faith, without a trace in the commits."""
-
-    backup: Backup
-    _shared: SharedParts = field(default_factory=SharedParts)
-
-    def check(self, state: BackupState, following: StoredCommit) -> None:
-        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also without a
-        readable catalog, because no reader continues from an unreadable one. Raises `DamagedObject`."""
-        catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
-        try:
-            catalogued = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
-            is_other = catalogued is not None and catalogued != state
-        except Damaged:
-            return
-        if is_other:
-            raise DamagedObject(
-                f"{key} contradicts the commits: nothing is deleted",
-                hint="lists may miss restore points because of this object. Switch retention off, delete the object, "
-                f"then check: offsite verify --backup {self.backup.layout.backup}",
-            )
 
 
 @dataclass(slots=True)
@@ -285,31 +317,6 @@ def _remade_partitions(head: BackupState) -> frozenset[PartitionId]:
     """The partitions of topics that were deleted and made again: several incarnations have them."""
     incarnations = Counter(partition_id.topic_partition for partition_id in head.positions)
     return frozenset(p for p in head.positions if incarnations[p.topic_partition] > 1)
-
-
-def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it
-    backup: Backup,
-    seq: int,
-    candidates: _Candidates,
-    disbelieved: _Disbelieved,
-    *,
-    in_force: RetentionInForce,
-    clock: Clock,
-    grace_ms: int,
-) -> Generator[None, None, None]:
-    """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
-    base, stored = read_commit_to_judge(backup, seq)
-    judgement = yield from judge_commit(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
-    if judgement.disbelieved is not None:
-        disbelieved.commits.append(judgement.disbelieved)
-        disbelieved.add(seq, base, (*_newly_let_go(base, stored), *judgement.needed))
-        return
-    replaced = tuple(ReplacedWalk(base).take(stored))
-    for gone in replaced:
-        candidates.add(gone, seq=seq)
-    if seq > in_force.accepted and (unexplained := tuple(_unexplained(base, stored, replaced))):
-        disbelieved.commits.append(DisbelievedCommit(commit=seq, who="", why=_NO_WORD))
-        disbelieved.add(seq, base, unexplained)
 
 
 def _newly_let_go(base: BackupState, stored: StoredCommit) -> Iterator[tuple[PartitionId, Span]]:
@@ -347,12 +354,6 @@ def _unexplained(
             yield from ((partition_id, _span(segment)) for segment in segments if segment.key in removed)
 
 
-def _is_older(backup: Backup, seq: int, before_ms: int) -> bool:
-    """Whether the object of commit `seq` itself was stored before `before_ms`: the commit's own time may be earlier."""
-    info = backup.store.head(backup.layout.commit_key(seq))
-    return info is not None and info.modified_ms <= before_ms
-
-
 class _Packs:
     """The content of packs. Packs are requested roughly in the order of their beginning, so only the last ones are
     cached."""
@@ -386,29 +387,6 @@ class _PresentObject:
     objects: tuple[CollectableObject, ...]
 
 
-def _find_present(
-    backup: Backup, candidates: dict[str, ReplacedObject], paused: Pauses
-) -> Generator[None, None, dict[str, _PresentObject]]:
-    """The objects still in the store: an earlier collection may have deleted some."""
-    present: dict[str, _PresentObject] = {}
-    everything, window = tuple(candidates.values()), 10 * LOOKED_UP_AT_ONCE
-    for first in range(0, len(everything), window):
-        batch = everything[first : first + window]
-        keys = [key for candidate in batch for key in candidate.keys]
-        with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
-            infos = dict(zip(keys, pool.map(backup.store.head, keys), strict=True))
-        for candidate in batch:
-            objects = tuple(
-                CollectableObject(key=key, body=candidate.key, bytes=info.size_bytes)
-                for key in candidate.keys
-                if (info := infos[key])
-            )
-            if objects:
-                present[candidate.key] = _PresentObject(replaced=candidate, objects=objects)
-        yield from paused.if_due()
-    return present
-
-
 def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
     """The `keys` of objects needed by `state`, also as indexes, some at a time, for a caller with pauses."""
     candidates = frozenset(keys)
@@ -424,16 +402,6 @@ def find_needed(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[s
             yield candidates & needed
             needed, count = set(), 0
     yield candidates & needed
-
-
-def _spare_needed(
-    present: dict[str, _PresentObject], state: BackupState, paused: Pauses
-) -> Generator[None, None, None]:
-    bodies = {key: body for body, candidate in present.items() for key in candidate.replaced.keys}
-    for needed in find_needed(bodies, state):
-        for key in needed:
-            present.pop(bodies[key], None)
-        yield from paused.if_due()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,12 @@ from offsite.upkeep.compaction.regions import Region, find_regions
 
 Stretches = Mapping[PartitionId, tuple[Span, ...]]
 
+MIN_DIRTY_RATIO = 0.5
+"""Kafka's default of `min.cleanable.dirty.ratio`: each byte is then rewritten about once, however long the backup
+lasts."""
+_RATIO = "min.cleanable.dirty.ratio"
+ALL_TOPICS = TopicSelection(include=("*",), internal=True)
+
 
 def get_stretches(backup: Backup) -> Stretches:
     """The stretches compacted at once, of each partition; empty without a note."""
@@ -74,13 +80,6 @@ def _to_json(partition: PartitionId, spans: Iterable[Span]) -> dict[str, JsonVal
 
 def _spans(document: JsonObject) -> tuple[Span, ...]:
     return tuple((span.count("start"), span.count("end")) for span in document.children("spans"))
-
-
-MIN_DIRTY_RATIO = 0.5
-"""Kafka's default of `min.cleanable.dirty.ratio`: each byte is then rewritten about once, however long the backup
-lasts."""
-_RATIO = "min.cleanable.dirty.ratio"
-ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

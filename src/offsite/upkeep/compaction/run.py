@@ -13,22 +13,20 @@ from functools import partial
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, Shuffle, job_named
 from offsite.log.range import LogRange
 from offsite.model.errors import CommitLost
-from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.names import amount
-from offsite.model.uninterrupted import uninterrupted
 from offsite.model.units import GIB
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.leftovers import living_since_ms
-from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.segments.segment import Segment
-from offsite.repository.snapshots.audit_record import Deletion, note_deletions
+from offsite.repository.snapshots.audit_record import Deletion
 from offsite.repository.state import BackupState
 from offsite.upkeep.compaction.latest import count_buckets, find_latest, report_unreadable, send_latest
 from offsite.upkeep.compaction.plan import CompactionPlan, is_unchanged, put_stretches
 from offsite.upkeep.compaction.regions import CompactionPart, Region, make_parts
 from offsite.upkeep.compaction.rewrite import RewrittenPart, rewrite_part
+from offsite.upkeep.deletion import commit_upkeep
 
 JOB_BYTES = 64 * GIB
 """Raw bytes of one job and one commit, about: the most work lost by a crash."""
@@ -200,12 +198,7 @@ def _commit(backup: Backup, state: BackupState, replacements: Sequence[_Replacem
     decided(
         "compaction", regions=len(replacements), removed=len(changes.removed), into=len(changes.segments), why="dirty"
     )
-    writer, deletions = random_id(16), tuple(map(_deletion, replacing))
-    note_deletions(backup.store, backup.layout, deletions, by=BY, commit=state.seq, writer=writer)
-    with uninterrupted():
-        after = backup.commit(state.carry_over(changes), base=state, writer=writer)
-    LetGoMemory(backup=backup).note_made(after)
-    return after
+    return commit_upkeep(backup, state, changes, deletions=tuple(map(_deletion, replacing)), by=BY)
 
 
 def _deletion(replacement: _Replacement) -> Deletion:

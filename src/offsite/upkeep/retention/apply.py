@@ -14,15 +14,12 @@ from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
-from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
-from offsite.repository.local_memory import LetGoMemory
-from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
+from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion
 from offsite.repository.state import BackupState
-from offsite.upkeep.deletion import run_to_end
+from offsite.upkeep.deletion import ATTEMPTS, commit_upkeep, run_to_end
 from offsite.upkeep.retention.kept_points import NEWEST, ChosenPoints, merge_chosen, points_between
 from offsite.upkeep.retention.needs import Branches, UnneededSegments, add_needs, needs_of_run
 from offsite.upkeep.retention.plan import RetentionPlan, points_in_use, retention_plan_steps
@@ -67,10 +64,6 @@ def carry_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
         removed_bytes=removed_bytes,
         kept_bytes=max(0, plan.kept_bytes + plan.removed_bytes - removed_bytes),
     )
-
-
-ATTEMPTS = 10
-"""How often to plan again after losing to another writer: a continuous run commits every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +119,10 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
         raise CommitLost(
             f"a restore reads commit {read_commit} now, and the plan would delete that commit", hint="plan again"
         )
-    writer = random_id(16)
     # 2. Audit lines come before the commit, the note after the commit.
-    note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
-    with uninterrupted():
-        after = backup.commit(base.carry_over(changes_of(plan)), base=base, writer=writer)
-    LetGoMemory(backup=backup).note_made(after, rule_of(plan.policy))
+    after = commit_upkeep(
+        backup, base, changes_of(plan), deletions=tuple(deletions(plan)), by=BY, rule=rule_of(plan.policy)
+    )
     decided(
         "retention",
         why=f"the policy keeps {len(base.history) - plan.points} restore points",

@@ -189,7 +189,7 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
             yield segment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class UnneededSegments:
     """The unneeded segments in `head`, the newest state, if restore points need only `needs`. `may_go` decides about
     single segments.
@@ -207,8 +207,7 @@ class UnneededSegments:
     _alive: LivePartitions = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "branches", Branches.of(self.head))
-        object.__setattr__(self, "_alive", LivePartitions(self.head))
+        self.branches, self._alive = Branches.of(self.head), LivePartitions(self.head)
 
     def partitions(self) -> list[PartitionId]:
         """All partitions with segments, sorted."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsite.model.errors import BadOption, CommitLost, NoSuchRestorePoint
-from offsite.model.ids import random_id
-from offsite.model.uninterrupted import uninterrupted
+from offsite.model.errors import BadOption, NoSuchRestorePoint
 from offsite.model.units import parse_duration_s, parse_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, CommitChanges, Pin
-from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.removal import check_stays
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms
-from offsite.upkeep.retention.apply import ATTEMPTS
+from offsite.upkeep.deletion import commit_on_newest, commit_upkeep
 from offsite.upkeep.retention.kept_points import pin_holds
 
 REASON_MAX = 1_000
@@ -95,17 +92,4 @@ def pinned_points(backup: Backup) -> tuple[PinnedPoint, ...]:
 
 
 def _commit(backup: Backup, changes: Callable[[BackupState], CommitChanges]) -> BackupState:
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return _commit_once(backup, changes)
-        except CommitLost:
-            continue
-    return _commit_once(backup, changes)
-
-
-def _commit_once(backup: Backup, changes: Callable[[BackupState], CommitChanges]) -> BackupState:
-    head = backup.state()
-    with uninterrupted():
-        after = backup.commit(head.carry_over(changes(head)), base=head, writer=random_id(16))
-    LetGoMemory(backup=backup).note_made(after)
-    return after
+    return commit_on_newest(backup, lambda head: commit_upkeep(backup, head, changes(head)))

@@ -2,7 +2,7 @@
 
 A generator makes the plan and pauses after each piece of work, because a continuous run plans between its rounds. A
 plan is a value: shown in full before execution. Ages count back from the newest complete restore point, and nothing
-expires while the source is silent for longer than the floor (see `reckoning`).
+expires while the source is silent for longer than the floor (see `kept_points`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from offsite.upkeep.retention.kept_points import (
     AGE,
     FIXED,
     IN_USE,
+    RUNS_CHECKED,
     ChosenPoints,
     CommitKind,
     KeptPoints,
@@ -37,14 +38,18 @@ from offsite.upkeep.retention.kept_points import (
     choose_by_rules,
     choose_pinned,
     dropped_spans,
+    explain_clock_behind,
+    explain_clock_jump,
+    explain_silence,
     find_newest_complete,
     merge_chosen,
     newest_between,
     pin_holds,
     points_between,
+    reckon,
     unbroken_runs,
 )
-from offsite.upkeep.retention.mirror import ExpiringRanges, find_needing_expired
+from offsite.upkeep.retention.mirror import ExpiringRanges, find_needing_expired, is_retention_known
 from offsite.upkeep.retention.needs import (
     Branches,
     MayGo,
@@ -59,14 +64,6 @@ from offsite.upkeep.retention.needs import (
     states_to_read,
 )
 from offsite.upkeep.retention.policy import MIRROR, RetentionPolicy
-from offsite.upkeep.retention.reckoning import (
-    RUNS_CHECKED,
-    explain_clock_behind,
-    explain_clock_jump,
-    explain_silence,
-    reckon,
-)
-from offsite.upkeep.retention.topic_retention import is_retention_known
 
 _PARTITIONS_AT_ONCE = 100
 """Partitions examined between two pauses."""

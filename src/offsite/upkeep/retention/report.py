@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DONE = "done"
 NOT_DONE = "not done"
 TO_BE_DONE = "to be done"
+BY = "retention"
+"""The kind of work named in audit lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +201,6 @@ class _Outcomes:
                 return ""
             self._writers[seq] = stored.commit.writer
         return self._writers[seq]
-
-
-BY = "retention"
-"""The kind of work named in audit lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,15 @@ from offsite.repository.json_form import NEWEST_FORMAT, encode_object, parse_jso
 from offsite.repository.state import BackupState
 from offsite.upkeep.deletion import run_to_end
 from offsite.upkeep.retention.apply import plan_retention
-from offsite.upkeep.retention.mirror import ExpiringRanges, find_needing_expired
+from offsite.upkeep.retention.mirror import (
+    ExpiringRanges,
+    StoredPartition,
+    find_needing_expired,
+    limits_now,
+    limits_then,
+)
 from offsite.upkeep.retention.needs import Branches, LivePartitions
 from offsite.upkeep.retention.policy import RetentionPolicy
-from offsite.upkeep.retention.topic_retention import StoredPartition, limits_now, limits_then
 from tests.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()

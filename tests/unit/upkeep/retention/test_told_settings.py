@@ -12,7 +12,7 @@ from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
 from offsite.model.cleanup_policy import Retention
 from offsite.model.errors import OtherCluster
-from offsite.upkeep.retention.topic_retention import read_cluster_retention
+from offsite.upkeep.retention.mirror import read_cluster_retention
 from tests.retained import Retained
 
 TOPIC_ID = UUID("12345678123456781234567812345678")
