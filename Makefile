@@ -33,11 +33,10 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 quick test soak bench scale: export PYTHONDONTWRITEBYTECODE =
 quick test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
-# Without Java, brokers and Spark, with a tenth of the random examples of `make test`.
-quick: export OFFSITE_TESTS = quick
-quick: export OFFSITE_FUZZ_EXAMPLES ?= 2
+# Without brokers and Spark, without what is slow, with a tenth of the random examples of `make test`.
+quick: export QUICK_TESTS = yes
 quick: $(DEV) ## Run the unit and contract tests, within a minute
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak" tests/unit tests/contract $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak and not slow" tests/unit tests/contract $(TESTS)
 
 test: $(JAVA) $(DEV) $(CLASSES) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)

@@ -156,6 +156,7 @@ def test_listing_is_complete_ordered_and_can_begin_anywhere(store: Store) -> Non
     assert keys(store, "a/", "a/1") == ["a/10", "a/2"]
 
 
+@pytest.mark.slow
 def test_listing_goes_past_a_page(store: Store) -> None:
     made = [f"commits/{number:020}.json" for number in range(1100)]
     with ThreadPoolExecutor(8) as pool:
@@ -233,6 +234,7 @@ def test_unfinished_writes_can_be_swept_when_they_are_old(store: Store) -> None:
     assert keys(store) in ([], ["clock"])
 
 
+@pytest.mark.slow
 def test_a_byte_of_an_archived_object_is_refused_as_that(moto: str) -> None:
     """What a restore tries before it makes a topic."""
     store = new_s3_store(moto)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from offsite.backup.copy_pass import IDLE_BYTES, driver_bytes
 from offsite.backup.copy_plan import CopyPlan, PartitionBounds, plan_copy
 from offsite.model.units import GIB, MIB
@@ -15,6 +17,7 @@ def of(partitions: int, *, bytes_each: int) -> CopyPlan:
     return plan_copy(bounds, {}, slots=64)
 
 
+@pytest.mark.slow
 def test_many_small_ranges_need_what_was_measured_for_them() -> None:
     assert 560 * MIB < driver_bytes(of(100_000, bytes_each=100)) < 650 * MIB
     """Measured: 285 to 367 MiB of Python and 194 of Java; 440 of Python where outcomes cost nothing."""

@@ -30,6 +30,7 @@ def _ask(store: CountedStore) -> None:
     store.delete("a/one")
 
 
+@pytest.mark.slow
 def test_as_many_requests_as_a_server_sees(tmp_path: Path) -> None:
     seen: list[None] = []
     counts = tmp_path / "counts"

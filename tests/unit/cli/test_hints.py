@@ -106,6 +106,7 @@ def wrong_in(text: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_what_hints_say_can_be_typed() -> None:
     texts = dict(hints())
     assert {place: wrong for place, text in texts.items() if (wrong := wrong_in(text))} == {}

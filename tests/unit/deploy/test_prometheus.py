@@ -157,6 +157,7 @@ def test_the_rules_are_what_prometheus_takes(tool: Path) -> None:
     run(tool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
 
 
+@pytest.mark.slow
 def test_the_alerts_fire_when_they_must(tool: Path) -> None:
     run(tool, "test", "rules", str(RULE_TESTS))
 

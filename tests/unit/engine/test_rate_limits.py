@@ -44,6 +44,7 @@ def spend(address: RateAddress, spent: Path, size_bytes: int) -> None:
             file.write(SPENT.pack(time.monotonic(), size_bytes))
 
 
+@pytest.mark.slow
 def test_the_sum_over_processes_is_the_rate_even_when_one_is_killed(server: RateServer, tmp_path: Path) -> None:
     spawning = multiprocessing.get_context("spawn")
     files = {tmp_path / str(size): size for size in (2_000, 70_000, 300_000)}

@@ -34,6 +34,7 @@ def test_without_pex_the_way_to_it_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert raised.value.hint == "pip install 'offsite[pack]'"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_packed_leaves_the_former_archive_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "offsite.pex"
     file.write_text("former")

@@ -416,6 +416,7 @@ def test_a_job_that_waits_for_its_process_is_withdrawn_from_it(store: Store) -> 
     assert read_job(store, asked.id).state is JobState.CANCELLED
 
 
+@pytest.mark.slow
 def test_the_process_of_a_job_that_was_given_up_does_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     made = [sys.executable, "-c", "from offsite.cli.main import main; main()", "init", str(folder)]

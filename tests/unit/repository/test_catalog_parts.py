@@ -190,6 +190,7 @@ def test_one_restore_point_is_one_chunk(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(watched.got) == 1
 
 
+@pytest.mark.slow
 def test_a_catalog_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all segments and all restore points again and again."""
     monkeypatch.setattr(commit_history, "LINES_PER_CHUNK", 16)
@@ -210,6 +211,7 @@ def test_a_catalog_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [segment for found in kept.state.segments.values() for segment in found.tail] == []
 
 
+@pytest.mark.slow
 def test_parts_are_few_and_segments_are_seldom_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_catalog, "_ROWS_PER_GROUP", 256)
     monkeypatch.setattr(catalog, "ENTRIES_PER_CATALOG", 40)

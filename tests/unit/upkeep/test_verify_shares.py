@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_each_segment_is_read_once_and_in_order(sizes: list[int], slots: int) ->
     assert [each for share in make_shares(segments, slots=slots) for each in share.segments] == segments
 
 
+@pytest.mark.slow
 def test_many_small_ones_are_few_tasks() -> None:
     assert len(make_shares(of([1000] * 100_000), slots=4)) == 100_000 // SHARE_SEGMENTS_MAX
 

@@ -45,6 +45,7 @@ def test_a_file_that_comes_to_more_than_a_thousand_times_itself_is_damaged(tmp_p
         read(tmp_path, {"value": named(bytes(MIB), 2_000)}, 2_000)
 
 
+@pytest.mark.slow
 def test_a_page_larger_than_any_record_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(DamagedArchive, match="a page of 15"):
         read(tmp_path, {"value": pa.array([bytes(150 * MIB)])}, 1, use_dictionary=False)

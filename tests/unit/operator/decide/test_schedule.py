@@ -83,6 +83,7 @@ def test_a_time_of_the_day_comes_once_each_day_also_where_the_clock_changes(
     assert list(timetable.after(start_ms, until_ms=end_ms)) == daily(hour, minute, zone, start_ms, end_ms)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(-DAY, DAY))
 @examples(60)
 def test_every_quarter_of_an_hour_is_real_time(zone: str, around_ms: int, shift_ms: int) -> None:

@@ -329,6 +329,7 @@ def test_a_backup_that_was_brought_back_from_a_copy_is_left_alone(
     assert "backup=a" in told[0]
 
 
+@pytest.mark.slow
 def test_what_was_brought_back_stays_wherever_its_removal_was_broken_off(tmp_path: Path) -> None:
     begun_at = None
     for fails_at in count():
