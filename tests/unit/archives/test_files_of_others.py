@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from offsite.archives.avro.encoding import PLAIN_SCHEMA
 from offsite.archives.avro.varints import zigzag
 from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.inspection import ArchiveInspection, ArchiveSource, inspect
-from offsite.archives.parquet import row_groups
+from offsite.archives.parquet import archive as parquet_files
 from offsite.log.records.record import Record
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
@@ -174,7 +173,7 @@ def test_other_formats_name_what_is_unsorted_and_do_not_advise_to_skip_it(
 def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "SORTED_BYTES", 1_000_000)
+    monkeypatch.setattr(parquet_files, "SORTED_BYTES", 1_000_000)
     for part in range(3):  # each fits, and all of them do not
         write_parquet(files, KEYS["parquet"].format(part), ORDERS["shuffled"][part::3])
     with pytest.raises(UnfitArchive, match=r"unsorted: offsets \d+ to \d+ without an order") as refused:
@@ -187,7 +186,7 @@ def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
 def test_row_groups_that_only_stand_in_another_order_need_no_room(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "SORTED_BYTES", 0)
+    monkeypatch.setattr(parquet_files, "SORTED_BYTES", 0)
     records = plain_records(0, 2_000)
     write_parquet(files, KEYS["parquet"].format(0), [*records[500:], *records[:500]], group_rows=500)
     assert read("parquet", files) == records
@@ -196,23 +195,10 @@ def test_row_groups_that_only_stand_in_another_order_need_no_room(
 def test_room_is_given_back_so_that_many_mixed_parts_one_after_the_other_fit(
     files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "SORTED_BYTES", 100_000)  # of 200 records, and there are 3,000
+    monkeypatch.setattr(parquet_files, "SORTED_BYTES", 100_000)  # of 200 records, and there are 3,000
     parts = [each for at in range(0, len(RECORDS), 200) for each in shuffled(RECORDS[at : at + 200])]
     write_parquet(files, KEYS["parquet"].format(0), parts, group_rows=200)
     assert read("parquet", files) == RECORDS
-
-
-def test_what_is_counted_is_what_records_take(files: ArchiveFolder) -> None:
-    records = shuffled(plain_records(0, 20_000))
-    write_parquet(files, KEYS["parquet"].format(0), records)
-    room = row_groups.SortRoom()
-    tracemalloc.start()
-    with room.part() as part:
-        read("parquet", files)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert part.take(records)
-        assert most < 3 * part.size_bytes
 
 
 def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: ArchiveFolder) -> None:
@@ -233,7 +219,7 @@ def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: Archi
 
 def test_a_row_group_without_rows_makes_nothing_unsorted(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As some writers end a file."""
-    monkeypatch.setattr(row_groups, "SORTED_BYTES", 0)
+    monkeypatch.setattr(parquet_files, "SORTED_BYTES", 0)
     records, out = plain_records(1_000, 1_200), io.BytesIO()
     of = table(records)
     with parquet.ParquetWriter(out, of.schema) as writer:

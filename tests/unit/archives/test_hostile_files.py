@@ -97,8 +97,8 @@ def heads(count: int) -> bytes:
 
 
 BOUNDS = {
+    "decoding_process.MAX_BASE_S": 2,
     "avro.container.MAX_EMPTY_BLOCKS": 1_000,
-    "trivadis.container.MAX_EMPTY_BLOCKS": 1_000,
     "avro.container.MAX_BLOCK_BYTES": 9 * MIB,
     "jsonl.archive.MAX_LINE_BYTES": 9 * MIB,
     "jsonl.archive.MAX_BLANK_LINES": 50_000,

@@ -20,8 +20,10 @@ from offsite.archives.avro.container import (
     make_compressor,
     read_header,
 )
-from offsite.archives.avro.decoding import ForeignDecoding, OtherSchema, OwnDecoding
+from offsite.archives.avro.decoding import ForeignDecoding, OwnDecoding
 from offsite.archives.avro.encoding import PLAIN_SCHEMA, SCHEMA, RecordEncoding, encode_schema, full_tails, plain_tails
+from offsite.archives.avro.foreign import OtherSchema
+from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.file_parts import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed.archive import RECORDS_ONLY, IndexedArchive
@@ -94,14 +96,14 @@ def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: 
 
 
 def decode_block(block: AvroBlock, decoding: BlockDecoding) -> Sequence[Record]:
-    """Decode the records of a block, in order. Raises `BadRecords`, `OtherSchema`."""
+    """Decode the records of a block, in order. Raises `BadRecords`, `OtherSchema`, `DecodingEnded`."""
     if block.records > MAX_BLOCK_RECORDS:
         raise BadRecords(f"a block of {block.records} records, at most {MAX_BLOCK_RECORDS} are read")
     if block.records > len(block.data):
         raise BadRecords(f"{block.records} records in {len(block.data)} bytes")
     try:
         return decoding.decode(block.data, block.records)
-    except OtherSchema:
+    except (OtherSchema, DecodingEnded):
         raise
     except ValueError as error:
         raise BadRecords(str(error)) from error
@@ -139,6 +141,10 @@ class _AvroFiles(FileFormat):
             except BadRecords as error:
                 on_damage(Damage(file=source.key, position=block.position, problem=str(error)))
                 continue
+            except DecodingEnded as error:
+                problem = f"{error}: the rest is left out"
+                on_damage(Damage(file=source.key, position=block.position, problem=problem))
+                return
             except OtherSchema as error:
                 on_damage(Damage(file=source.key, position=0, problem=str(error), unfit=_WRITE_IT_SO))
                 return

@@ -17,7 +17,6 @@ from blake3 import blake3
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.varints import LENGTHS, zigzag
-from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.file_parts import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
 from offsite.log.codec import SNAPPY, ZSTD, decompress
@@ -44,6 +43,9 @@ CHECKED_CODECS = frozenset({"snappy", "zstandard"})
 """Codecs that find a flipped bit. (zstandard: in offsite's files, and wherever the writer enabled checksums.)"""
 DEFAULT_CODEC = "snappy"
 MAX_BLOCK_BYTES = MAX_RECORD_BYTES
+
+MAX_EMPTY_BLOCKS = 100_000
+"""Per file: empty blocks hold nothing, but take time."""
 
 _CRC = struct.Struct(">I")
 _DEFLATE_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
@@ -193,6 +195,8 @@ def _read_header(window: FileWindow) -> FileHeader:
     if len(marker) < _MARKER_BYTES or b"avro.schema" not in metadata:
         raise _BadFrame("the header is truncated, or has no schema")
     codec = metadata.get(b"avro.codec", b"null").decode("ascii", "replace")
+    if codec not in CODECS:
+        raise _BadFrame(f"has codec {codec[:40]!r}; supported are {', '.join(CODECS)}")
     return FileHeader(metadata[b"avro.schema"], codec, marker)
 
 

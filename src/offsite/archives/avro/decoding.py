@@ -7,26 +7,27 @@ binary encoding.
 
 from __future__ import annotations
 
-import io
-import struct
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS, SCHEMA
+from offsite.archives.avro.foreign import (
+    MAX_HEADERS,
+    ForeignBlocks,
+    ForeignSchema,
+    OtherSchema,
+    Row,
+    check_headers,
+    decode_each,
+)
 from offsite.archives.avro.varints import zigzag
-from offsite.archives.avro_claims import compute_claims
+from offsite.archives.decoding_process import Ask
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.log.records.record_body import PADDING, varint_reader
 
-__all__ = ["ForeignDecoding", "OtherSchema", "OwnDecoding"]
-
-
 FIRST, SECOND = 0, 2
 """The first bytes of a union."""
-MAX_HEADERS = 1_000_000
-"""Of all records in a block: two bytes become a hundred."""
 _Tail = tuple[RecordHeaders, bool, int]
 """The part behind a record's value: headers, whether the value is null, timestamp type."""
 _FULL_BARE: dict[bytes, _Tail] = {tail: ((), is_null, kind) for (is_null, kind), tail in BARE_TAILS.items()}
@@ -173,56 +174,35 @@ def _header_map(fields: BlockFields, at: int) -> tuple[RecordHeaders, int]:
     return tuple(entries if len(entries) < 2 else dict(entries).items()), at
 
 
-Row = Mapping[str, Any]
-
 _NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 12, 40, 250
 _MILLISECONDS = "timestamp-millis"
 
 
-class OtherSchema(ValueError):
-    """The schema is valid but does not describe Kafka records, or the records belong elsewhere."""
-
-
 class ForeignDecoding:
-    """Decodes the records of a partition. Raises `ValueError` unless `writer_schema` is a schema, and `OtherSchema` for
-    a schema of something else."""
+    """Decodes the records of a partition, in a process of its own. Raises `ValueError` unless `writer_schema` is a
+    schema, and `OtherSchema` for a schema of something else."""
 
     def __init__(self, of: TopicPartition, writer_schema: object) -> None:
-        import fastavro
-        from fastavro.schema import SchemaParseException
-
-        self._of, self._claims = of, compute_claims(writer_schema).of_many()
-        try:
-            self._written = fastavro.parse_schema({"type": "array", "items": self._claims.schema})
-        except (SchemaParseException, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(repr(error)) from error
+        self._blocks = ForeignBlocks(f"{__name__}:decode_records", writer_schema, of)
         _check_fields(writer_schema)
-        self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
         """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records` records,
-        and `OtherSchema`."""
-        self._claims.check_block(block, records)
-        rows = self._rows(block, records)
-        return [_record(row, self._of) for row in rows]
+        `OtherSchema`, and `DecodingEnded`."""
+        return list(map(Record._make, self._blocks.decode(block, records)))
 
-    def _rows(self, block: Buffer, records: int) -> list[Row]:
-        """Read the block as a single array: fastavro reads an array in a single call."""
-        import fastavro
-        from fastavro.read import SchemaResolutionError
 
-        array = b"".join((zigzag(records), block, b"\x00")) if records else b"".join((b"\x00", block))
-        stream = io.BytesIO(array)
-        try:
-            rows = fastavro.schemaless_reader(stream, self._written, self._ours)
-        except SchemaResolutionError as error:
-            raise OtherSchema(f"its schema cannot be resolved to the schema of offsite: {error}") from error
-        except _unreadable() as error:
-            raise ValueError(f"its records cannot be read: {error!r}") from error
-        if not isinstance(rows, list) or len(rows) != records or stream.tell() != len(array):
-            raise ValueError(f"it does not have exactly {records} records")
-        return rows
+def decode_records(ask: Ask, writer_schema: object, of: TopicPartition) -> Iterator[object]:
+    """Yield the records of each block as tuples, in the process of `ForeignDecoding`."""
+    schema = ForeignSchema(writer_schema, SCHEMA)
+
+    def decode(block: Buffer, records: int) -> Sequence[object]:
+        decoded = [_record(row, of) for row in schema.rows(block, records)]
+        check_headers(len(record[-1]) for record in decoded)
+        return decoded
+
+    yield from decode_each(ask, decode)
 
 
 def _check_fields(writer_schema: object) -> None:
@@ -242,16 +222,11 @@ def _logical_types(kind: object) -> Iterator[str]:
             yield str(branch["logicalType"])
 
 
-def _unreadable() -> tuple[type[Exception], ...]:
-    """Return the errors raised by fastavro for bytes outside the schema."""
-    return (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
-
-
-def _record(row: Row, of: TopicPartition) -> Record:
+def _record(row: Row, of: TopicPartition) -> tuple[int, int, int, bytes | None, bytes | None, RecordHeaders]:
     if row["topic"] != of.topic or row["partition"] != of.partition:
         raise OtherSchema(f"offset {row['offset']} is of {row['topic'][:_MAX_TOPIC]}/{row['partition']}, not of {of}")
     value = None if row["valueIsNull"] else row["value"]
-    return Record(row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row))
+    return row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row)
 
 
 def _headers(row: Row) -> RecordHeaders:

@@ -33,7 +33,6 @@ __all__ = [
     "decode_rows",
     "make_table",
     "parquet_archive",
-    "split_by_headers",
     "table_schema",
 ]
 
@@ -53,8 +52,6 @@ def parquet_archive(files: Files) -> IndexedArchive:
 
 
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
-MAX_HEADERS = 200_000
-"""Of the rows decoded at once."""
 _NEEDED = ("key", "value", "offset", "timestamp")
 _MAX_NAMED, _MAX_NAME, _MAX_TYPE = 12, 40, 200
 
@@ -231,23 +228,6 @@ _READABLE: dict[str, Callable[[pa.DataType], bool]] = {
     "headers": _is_header_list,
 }
 """Per read column: whether a type is readable."""
-
-
-def split_by_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split the batch into parts whose headers fit into memory. Raises `BadTable`."""
-    count = 0 if "headers" not in batch.schema.names else _header_count(batch["headers"])
-    if count <= MAX_HEADERS:
-        yield batch
-    elif len(batch) == 1:
-        raise BadTable(f"a record of {count} headers")
-    else:
-        middle = len(batch) // 2
-        yield from split_by_headers(batch[:middle])
-        yield from split_by_headers(batch[middle:])
-
-
-def _header_count(headers: pa.Array) -> int:
-    return 0 if headers.null_count == len(headers) else len(headers.flatten())
 
 
 def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:

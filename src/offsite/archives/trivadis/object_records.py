@@ -13,15 +13,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from offsite.archives.archive import Damage, OnDamage, read_while_usable
+from offsite.archives.avro.container import ContainerReader, read_header
+from offsite.archives.decoding_process import DecodingEnded
+from offsite.archives.file_parts import open_file
 from offsite.archives.files import Files, check_claims
-from offsite.archives.trivadis.container import Container
-from offsite.archives.trivadis.line_file import read_line_rows
+from offsite.archives.trivadis.line_file import read_rows_of_lines
 from offsite.archives.trivadis.row import BYTES_PREFIX, BadRow, Row, parse_writer_schema, read_rows, unwrap_java_value
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
 from offsite.model.options import EmptyAs
-
-__all__ = ["ArchiveObject", "parse_key", "read_object"]
-
 
 _KEY = re.compile(r"(?P<topic>[^/]+)/(?:(?P<tree>[^/]+)/)?(?P<partition>\d{1,10})/(?P<name>[^/]+)")
 _OCF = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{1,19})\.avro")
@@ -175,24 +174,29 @@ class _Reading:
 
     def _rows(self, on_damage: OnDamage) -> Rows:
         if self.archived.is_lines:
-            return read_line_rows(self.files, self.archived.key, on_damage)
+            return read_rows_of_lines(self.files, self.archived.key, on_damage)
         return self._container_rows(on_damage)
 
     def _container_rows(self, on_damage: OnDamage) -> Rows:
         key = self.archived.key
-        container = Container.open(self.files, key, on_damage)
-        if container is None:
+        source = open_file(self.files, key, None, on_damage)
+        header = None if source is None else read_header(source.window, key, on_damage)
+        if source is None or header is None:
             return
         try:
-            schema = parse_writer_schema(container.schema)
+            decoding = read_rows(parse_writer_schema(header.schema))
         except BadRow as error:
             on_damage(Damage(file=key, position=0, problem=str(error)))
             return
-        for block in container.blocks(on_damage):
+        for block in ContainerReader(source, header, on_damage).blocks():
             try:
-                rows = read_rows(block.data, schema, block.count)
-            except BadRow as error:
-                problem = f"a block of {block.count} records is damaged: {error}"
+                rows = decoding.decode(block.data, block.records)
+            except DecodingEnded as error:
+                problem = f"{error}: the rest is left out"
+                on_damage(Damage(file=key, position=block.position, problem=problem))
+                return
+            except ValueError as error:
+                problem = f"a block of {block.records} records is damaged: {error}"
                 on_damage(Damage(file=key, position=block.position, problem=problem))
                 continue
             yield block.position, rows

@@ -1,7 +1,7 @@
 """`AvroKafkaRecord`: the schema in the forms written by the tool, a record as a row, and values of Java's serialisation
-stream converted back to the bytes sent by a producer. Pure.
+stream converted back to the bytes sent by a producer.
 
-The tool's declared defaults have wrong types, so strict readers refuse the schema: `compute_claims` drops the defaults.
+The tool's declared defaults have wrong types, so strict readers refuse the schema: `ForeignSchema` drops the defaults.
 Connect guessed a type for every header value, and the tool serialised the guess: text, bytes, a boxed number or truth
 value. Further types (dates, lists, maps) cannot be converted back into text. Source: Java Object Serialization
 Specification, chapter 6.
@@ -9,27 +9,24 @@ Specification, chapter 6.
 
 from __future__ import annotations
 
+import binascii
 import math
 import re
 import struct
-from collections.abc import Callable
-from io import BytesIO
-from typing import NamedTuple, cast
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-import fastavro
-from fastavro.types import Schema
-
-from offsite.archives.avro_claims import Claims, compute_claims
+from offsite.archives.avro.foreign import ForeignBlocks, ForeignSchema, check_headers, decode_each
+from offsite.archives.decoding_process import Ask
+from offsite.log.buffer import Buffer
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-
-__all__ = ["BARE_SCHEMAS", "BYTES_PREFIX", "BadRow", "Row", "parse_writer_schema", "read_rows", "unwrap_java_value"]
-
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
-class BadRow(Exception):
+class BadRow(ValueError):
     """The bytes are no record of the schema. Becomes `Damage` in the package."""
 
 
@@ -45,55 +42,68 @@ class Row(NamedTuple):
     headers: dict[str, bytes]
 
 
-class WriterSchema(NamedTuple):
-    """The schema of written rows. `parsed`: by fastavro; `claims`: bounds of the values."""
-
-    claims: Claims
-    parsed: Schema
-
-
-def parse_writer_schema(text: bytes) -> WriterSchema:
+def parse_writer_schema(text: bytes) -> object:
     """Parse the schema in a container's metadata. Raises `BadRow` for a schema of another tool."""
     try:
         declared = parse_json(text)
     except BadJson as error:
         raise BadRow(f"the schema is not JSON: {error}") from error
     fields = declared.get("fields") if isinstance(declared, dict) else None
-    named = [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
-    if sorted(str(field.get("name")) for field in named) != sorted(FIELDS):
+    names = [str(field.get("name")) for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
+    if sorted(names) != sorted(FIELDS):
         raise BadRow(f"the schema lacks one of the fields {', '.join(FIELDS)}, or has others")
+    return declared
+
+
+def read_rows(schema: object) -> ForeignBlocks:
+    """Return what decodes blocks into lists of `Row`. Raises `BadRow` for an unreadable schema."""
     try:
-        claims = compute_claims(
-            {**_space_of(declared), "type": "record", "name": "AvroKafkaRecord", "fields": named}
-        ).of_many()
+        return ForeignBlocks(f"{__name__}:decode_blocks", schema)
     except ValueError as error:
-        raise BadRow(str(error)) from error
-    return WriterSchema(claims, _parsed(claims.schema))
+        raise BadRow(f"the schema cannot be read: {error}") from error
 
 
-def _space_of(declared: object) -> dict[str, str]:
-    """Return the namespace, the prefix of full names."""
-    space = declared.get("namespace") if isinstance(declared, dict) else None
-    return {"namespace": space} if isinstance(space, str) else {}
+def read_line_rows() -> ForeignBlocks:
+    """Return what decodes lines of Base64, joined by newlines, into lists of `Row`, or the problem of a line."""
+    return ForeignBlocks(f"{__name__}:decode_lines")
 
 
-def read_rows(data: bytes, schema: WriterSchema, count: int) -> list[Row]:
-    """Read exactly `count` records that fill `data`. Raises `BadRow`."""
+def decode_blocks(ask: Ask, schema: object) -> Iterator[object]:
+    """Yield the rows of each block, in the process of `read_rows`."""
+    written = ForeignSchema(schema)
+
+    def decode(block: Buffer, records: int) -> list[Row]:
+        rows = [_row(values) for values in written.rows(block, records)]
+        check_headers(len(row.headers) for row in rows)
+        return rows
+
+    yield from decode_each(ask, decode)
+
+
+def decode_lines(ask: Ask) -> Iterator[object]:
+    """Yield the rows and problems of each group of lines, in the process of `read_line_rows`."""
+    schemas = [ForeignSchema(schema) for schema in _BARE_SCHEMAS]
+
+    def decode(block: Buffer, _: int) -> list[Row | str]:
+        rows = [_line(line, schemas) for line in bytes(block).split(b"\n")]
+        check_headers(len(row.headers) for row in rows if isinstance(row, Row))
+        return rows
+
+    yield from decode_each(ask, decode)
+
+
+def _line(line: bytes, schemas: Sequence[ForeignSchema]) -> Row | str:
     try:
-        schema.claims.check_block(data, count)
-    except ValueError as error:
-        raise BadRow(str(error)) from error
-    stream = BytesIO(data)
-    rows = []
-    for _ in range(count):
-        start = stream.tell()
+        data = b64decode(line, validate=True)
+    except binascii.Error as error:
+        return f"not Base64: {error}"
+    problem = ""
+    for schema in schemas:
         try:
-            rows.append(_row(fastavro.schemaless_reader(stream, schema.parsed, None)))
-        except Exception as error:  # the reader raises whatever the bytes lead it to
-            raise BadRow(f"byte {start} is not a record: {error or type(error).__name__}") from error
-    if stream.tell() != len(data):
-        raise BadRow(f"{len(data) - stream.tell()} bytes follow the last record")
-    return rows
+            return _row(schema.rows(data, 1)[0])
+        except ValueError as error:
+            problem = problem or str(error)
+    return problem
 
 
 def _row(values: object) -> Row:
@@ -115,22 +125,14 @@ def _row(values: object) -> Row:
     return row._replace(headers=headers)
 
 
-def _parsed(schema: object) -> Schema:
-    try:
-        return fastavro.parse_schema(cast("Schema", schema))
-    except Exception as error:  # whatever is wrong with a schema from outside
-        raise BadRow(f"the schema cannot be read: {error}") from error
-
-
-def _bare_schema(key_and_value: object, headers: object) -> WriterSchema:
+def _bare_schema(key_and_value: object, headers: object) -> object:
     types = ("string", "int", "long", "long", key_and_value, key_and_value, headers)
     fields = [{"name": name, "type": kind} for name, kind in zip(FIELDS, types, strict=True)]
-    claims = compute_claims({"type": "record", "name": "AvroKafkaRecord", "fields": fields})
-    return WriterSchema(claims, _parsed(claims.schema))
+    return {"type": "record", "name": "AvroKafkaRecord", "fields": fields}
 
 
 _HEADER_MAP = {"type": "map", "values": "bytes"}
-BARE_SCHEMAS = (_bare_schema(["bytes", "null"], [_HEADER_MAP, "null"]), _bare_schema("bytes", _HEADER_MAP))
+_BARE_SCHEMAS = (_bare_schema(["bytes", "null"], [_HEADER_MAP, "null"]), _bare_schema("bytes", _HEADER_MAP))
 """For records without a schema of their own: the schema of container files, and the older schema without nulls."""
 
 

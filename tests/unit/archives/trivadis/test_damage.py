@@ -127,7 +127,7 @@ def test_a_file_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / TOPIC / "0" / "index-100.avro-messages"
     path.write_bytes(lines([row(record(offset)) for offset in (100, 101)]))
     for part_bytes in (1, 7, 100):
-        monkeypatch.setattr(file_parts, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(file_parts, "WINDOW_BYTES", part_bytes)
         assert read_all(reader(tmp_path)) == [*RECORDS, record(100), record(101)]
 
 

@@ -1,0 +1,295 @@
+"""Decodes a foreign file in a process of its own, with limits of memory and of time.
+
+pyarrow and fastavro believe the numbers in a file: a few bytes may claim terabytes, loop for years, or end the process.
+The limits bound all of that, also what nobody thought of; the end of the process becomes a damage of the file. The
+process is a copy (`fork`) of a server. A program has one server at most; the server has a single thread, imports the
+libraries, and never reads a file. So a decoding costs milliseconds, and never depends on the files decoded before. The
+bytes of a file come from the parent: neither the server nor the copy knows a secret. This is no sandbox: code that a
+file managed to run would run with the rights of the user.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import Any, NoReturn
+
+from offsite.model.errors import SparkFailed
+from offsite.model.machine import OWN_PYTHON
+from offsite.model.units import KIB, MIB
+
+MAX_MEMORY_BYTES = 1024 * MIB
+"""Memory of a decoding on top of the server's. A record with a key and a value of 100 MiB takes some 650 MiB."""
+MAX_BASE_S = 20
+"""Processor time of a decoding, whatever it reads. A block of Avro takes 5 s at most, a page of Parquet 1 s."""
+MIN_BYTES_PER_S = MIB
+"""Bytes read and returned that give a decoding another second. pyarrow and fastavro do ten times as much at least."""
+_PATIENCE_S = 600
+"""Time without a message, by the clock: a decoding that hangs uses no processor time."""
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPYCACHEPREFIX")
+"""All that is passed on: credentials are in others."""
+_ALLOCATION = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # others reserve a GiB, which counts as memory
+    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),  # else memory is fetched anew for each batch: a fifth of the time
+    "MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
+    "MALLOC_TOP_PAD_": str(16 * MIB),
+}
+_HEAD = struct.Struct("<QQQ")
+_MODULE_BYTES = 200
+
+Ask = Callable[[Any], Any]
+"""Asks the parent for something: the bytes of the file."""
+
+
+class DecodingEnded(ValueError):
+    """The process that decodes a file went over a limit, or crashed: nothing more can be read from the file."""
+
+
+def decode_apart(decode: str, answer: Callable[[Any], Any], *args: object, **options: object) -> Iterator[Any]:
+    """Yield the items of the generator `decode` (`module:function`), called as `decode(ask, *args, **options)` in a
+    process of its own. Requests, answers and items are pickled; `answer` answers requests. A buffer in an item is valid
+    until the next item.
+
+    Raises `DecodingEnded` for the end of the process, `SparkFailed` when the machine killed the process, and the errors
+    of `answer` and of `decode`.
+    """
+    module, _, function = decode.partition(":")
+    server = _server()
+    channel, pid = server.fork(module)
+    try:
+        channel.send((module, function, args, options, MAX_MEMORY_BYTES, MAX_BASE_S))
+        while True:
+            kind, value = channel.receive()
+            if kind == "item":
+                yield value
+            elif kind == "ask":
+                channel.send(answer(value))
+            elif kind == "end":
+                return
+            else:
+                raise value
+    except BlockingIOError:
+        raise DecodingEnded("decoding it does not go on") from None
+    except (EOFError, ConnectionError):
+        raise _end_of(server.reap(pid)) from None
+    finally:
+        channel.close()
+        server.kill(pid)
+
+
+def _end_of(code: int) -> Exception:
+    if code == -signal.SIGKILL:  # of a machine without memory: this says nothing about the file
+        return SparkFailed("the process that decodes a file was killed", hint="give the worker more memory")
+    if code == -signal.SIGXCPU:
+        return DecodingEnded("decoding it takes too much time")
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return DecodingEnded(f"decoding it ends the process ({name})")
+
+
+class _Channel:
+    """Sends and receives pickled messages. A large buffer in a message is not copied on the way.
+
+    `keeps_buffer`: a received buffer lies in the same memory as the buffer before.
+    """
+
+    def __init__(self, end: socket.socket, *, keeps_buffer: bool) -> None:
+        self._socket, self._keeps_buffer = end, keeps_buffer
+        self._buffer = bytearray()
+        self.moved_bytes = 0
+
+    def send(self, message: object) -> None:
+        """Send a message with one buffer at most."""
+        buffers = list[pickle.PickleBuffer]()
+        data = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+        views = [buffer.raw() for buffer in buffers]
+        self._socket.sendall(_HEAD.pack(len(data), len(views), sum(map(len, views))) + data)
+        for view in views:
+            self._socket.sendall(view)
+        self.moved_bytes += len(data) + sum(map(len, views))
+
+    def receive(self) -> Any:  # noqa: ANN401  (a message)
+        """Return the next message. Raises `EOFError`, and `BlockingIOError` after the patience of the socket."""
+        data_bytes, buffer_count, buffer_bytes = _HEAD.unpack(self._read(memoryview(bytearray(_HEAD.size))))
+        data = self._read(memoryview(bytearray(data_bytes)))
+        buffers = [self._read(self._room(buffer_bytes))] * buffer_count
+        self.moved_bytes += data_bytes + buffer_bytes
+        return pickle.loads(data, buffers=buffers)  # noqa: S301  (of this very program)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _room(self, size_bytes: int) -> memoryview:
+        if not self._keeps_buffer or len(self._buffer) < size_bytes:
+            self._buffer = bytearray(size_bytes)
+        return memoryview(self._buffer)[:size_bytes]
+
+    def _read(self, view: memoryview) -> memoryview:
+        position = 0
+        while position < len(view):
+            received = self._socket.recv_into(view[position:], 0, socket.MSG_WAITALL)
+            if not received:
+                raise EOFError
+            position += received
+        return view
+
+
+class _Server:
+    """The parent's side of the server. `_running`: processes that were not reaped."""
+
+    def __init__(self) -> None:
+        self.owner_pid = os.getpid()
+        self._running = set[int]()
+        self._lock = Lock()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*OWN_PYTHON, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        atexit.register(self.close)
+
+    @property
+    def is_usable(self) -> bool:
+        """False in a copy of the program, and when somebody ended the server."""
+        return self.owner_pid == os.getpid() and self._process.poll() is None
+
+    def fork(self, module: str) -> tuple[_Channel, int]:
+        """Start a process, with a module imported; returns the channel to the process."""
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _PATIENCE_S, 0))
+        with theirs:
+            pid = self._request(module.encode(), [theirs.fileno()])
+        self._running.add(pid)
+        return _Channel(ours, keeps_buffer=True), pid
+
+    def reap(self, pid: int) -> int:
+        """Wait for the end of a process, and return its exit code as `subprocess` does."""
+        self._running.discard(pid)
+        return self._request(str(pid).encode(), [])
+
+    def kill(self, pid: int) -> None:
+        """End a process, unless it was reaped: until then its number is its own. Does nothing in a copy of the program,
+        which may hold the readers of the program."""
+        if pid in self._running and self.owner_pid == os.getpid():
+            with contextlib.suppress(ProcessLookupError, SparkFailed):  # of a server that somebody ended
+                os.kill(pid, signal.SIGKILL)
+                self.reap(pid)
+
+    def close(self) -> None:
+        if self.owner_pid == os.getpid():
+            self._control.close()
+            self._process.wait()
+
+    def _request(self, text: bytes, handles: list[int]) -> int:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [text.ljust(_MODULE_BYTES)], handles)
+                answer = self._control.recv(_HEAD.size)
+            except OSError:
+                answer = b""
+        if not answer:
+            raise SparkFailed("the server of decodings has ended", hint="give the worker more memory")
+        return int(answer)
+
+
+_servers: list[_Server] = []
+_servers_lock = Lock()
+
+
+def _server() -> _Server:
+    with _servers_lock:
+        if not _servers or not _servers[-1].is_usable:
+            _servers[:] = [_Server()]
+        return _servers[-1]
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {**kept, **_ALLOCATION, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+
+
+def serve(handle: int) -> None:
+    """Fork for a module and a handle, and wait for the process of a number, until the parent ends: the whole program of
+    a server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the parent's whole group
+    with contextlib.suppress(ConnectionError), socket.socket(fileno=handle) as control:
+        while True:
+            text, handles, _, _ = socket.recv_fds(control, _MODULE_BYTES, 1, socket.MSG_WAITALL)
+            if not text:
+                return
+            if not handles:
+                control.sendall(b"%d" % os.waitstatus_to_exitcode(os.waitpid(int(text), 0)[1]))
+                continue
+            import_module(text.decode().strip())
+            gc.freeze()  # else the copies write to all objects
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _decode(socket.socket(fileno=handles[0]))
+            os.close(handles[0])
+            control.sendall(b"%d" % pid)
+
+
+def _decode(end: socket.socket) -> NoReturn:
+    """Run a decoding, and exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries that crash say so, and leave the records in a file
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        channel = _Channel(end, keeps_buffer=False)  # pyarrow refers to what it read
+        module, function, args, options, memory_bytes, base_s = channel.receive()
+        _limit_memory(memory_bytes)
+
+        def send(kind: str, value: object) -> None:
+            channel.send((kind, value))
+            _limit_time(base_s + channel.moved_bytes // MIN_BYTES_PER_S)
+
+        def ask(request: object) -> object:
+            send("ask", request)
+            return channel.receive()
+
+        _limit_time(base_s)
+        try:
+            for item in getattr(import_module(module), function)(ask, *args, **options):
+                send("item", item)
+            send("end", None)
+        except MemoryError:
+            send("error", DecodingEnded(f"decoding it takes more than {memory_bytes // MIB} MiB of memory"))
+        except Exception as error:  # noqa: BLE001  (the parent raises it)
+            send("error", error)
+    finally:
+        os._exit(0)
+
+
+def _limit_memory(size_bytes: int) -> None:
+    """Limit the memory on top of what the process has. Systems other than Linux limit nothing."""
+    if sys.platform == "linux":
+        status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        present_kib = next(int(line.split()[1]) for line in status if line.startswith("VmData:"))
+        _set_limit(resource.RLIMIT_DATA, present_kib * KIB + size_bytes)
+
+
+def _limit_time(cpu_s: int) -> None:
+    """At the hard limit, which may come from outside, the process would be killed as by a machine without memory."""
+    _, most_s = resource.getrlimit(resource.RLIMIT_CPU)
+    _set_limit(resource.RLIMIT_CPU, cpu_s if most_s == resource.RLIM_INFINITY else min(cpu_s, most_s - 1))
+
+
+def _set_limit(kind: int, limit: int) -> None:
+    _, most = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
