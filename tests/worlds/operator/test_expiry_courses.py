@@ -12,9 +12,9 @@ import pytest
 from offsite.model.clock import Clock
 from offsite.operator.decide import succession
 from offsite.operator.decide.succession import SuccessionVerdict, Successor
-from offsite.operator.work import comparison, expire
+from offsite.operator.work import comparison, expire, replacement
 from offsite.operator.work import comparison as reading
-from offsite.operator.work.expire import _Low
+from offsite.operator.work.replacement import ExpiringBackup
 from offsite.repository import leftovers
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.declared import history
@@ -71,16 +71,16 @@ def ordered_by_clocks(patch: Patch) -> None:
         return max(among, key=lambda each: (each.low.phase.is_live, each.low.started_ms), default=None)
 
     patch.setattr(expire, "find_last", last)
-    patch.setattr(expire, "is_older", lambda *_: True)
+    patch.setattr(replacement, "is_older", lambda *_: True)
 
 
 def a_position_is_enough(patch: Patch) -> None:
-    patch.setattr(expire, "judge_coverage", lambda *_, **__: SuccessionVerdict())
+    patch.setattr(replacement, "judge_coverage", lambda *_, **__: SuccessionVerdict())
 
 
 def ends_are_enough(patch: Patch) -> None:
     """What lies below the end of a log is held, and nobody looks for its last batch."""
-    patch.setattr(expire, "same_batches", lambda *_: {})
+    patch.setattr(replacement, "same_batches", lambda *_: {})
     patch.setattr(succession, "held_spans", lambda state, known: ((0, end),) if (end := _end(state, known)) else ())
 
 
@@ -124,7 +124,9 @@ def a_copy_is_what_it_is_a_copy_of(patch: Patch) -> None:
         return named(one, other) or (one.ledger != other.ledger and one.low.word == other.low.word)
 
     patch.setattr(history, "_is_named", same)
-    patch.setattr(expire, "is_older", lambda one, other, among: same(one, other) or history.is_older(one, other, among))
+    patch.setattr(
+        replacement, "is_older", lambda one, other, among: same(one, other) or history.is_older(one, other, among)
+    )
     patch.setattr(expire, "find_last", lambda among: next((each for each in among if each.low.phase.is_live), None))
     a_position_is_enough(patch)
 
@@ -138,23 +140,24 @@ def a_killed_restore_reads_nothing(patch: Patch) -> None:
     def living(store: Store, layout: BackupLayout) -> Iterator[leftovers.ReadingRestore]:
         return (reader for reader in leftovers.readers_of(store, layout) if reader.is_live)
 
-    patch.setattr(expire, "readers_of", living)
+    patch.setattr(replacement, "readers_of", living)
 
 
 def pins_are_asked_for_once(patch: Patch) -> None:
     """Not again, right before something goes."""
-    why_in_use = expire._why_in_use
+    why_in_use = replacement.why_in_use
     asked = dict[tuple[int, int, str], str]()
 
-    def once(uid: str, low: _Low, clock: Clock) -> str:
+    def once(uid: str, low: ExpiringBackup, clock: Clock) -> str:
         key = (low.place, low.low.number, low.ledger.head)
         return asked.setdefault(key, why_in_use(uid, low, clock))
 
-    patch.setattr(expire, "_why_in_use", once)
+    patch.setattr(expire, "why_in_use", once)
+    patch.setattr(replacement, "why_in_use", once)
 
 
 def pins_are_not_asked_for(patch: Patch) -> None:
-    patch.setattr(expire, "pinned_points", lambda _: ())
+    patch.setattr(replacement, "pinned_points", lambda _: ())
 
 
 def pins_come_too_late(patch: Patch) -> None:
@@ -167,7 +170,7 @@ def what_is_removing_is_removed(patch: Patch) -> None:
 
 
 def a_release_is_for_ever(patch: Patch) -> None:
-    patch.setattr(expire, "is_released", lambda *given: given[-1].release is not None)
+    patch.setattr(replacement, "is_released", lambda *given: given[-1].release is not None)
 
 
 def no_minimum_is_none(patch: Patch) -> None:

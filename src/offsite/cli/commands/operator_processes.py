@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offsite.operator.decide.queue import QueueRules
     from offsite.operator.kubernetes.pod import HomeRules
     from offsite.operator.work.expire import ExpiryResult
-    from offsite.operator.work.signs import ProgressLog
+    from offsite.operator.work.progress import ProgressLog
     from offsite.repository.repository import Repository
 
 
@@ -198,7 +198,8 @@ def agent(
     from offsite.cli.commands.backup_follow import leave_in_time
     from offsite.model.uninterrupted import notify_interruption
     from offsite.model.units import parse_duration_s
-    from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
+    from offsite.operator.work.agent import AgentTools, make_agent
+    from offsite.operator.work.expire import expiry_policy
 
     clock = SystemClock()
     lines = OutageLines(clock)
@@ -245,9 +246,9 @@ def expire(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete old data of a declared backup, or all of its data. Exit code 14: not yet, the data is read or copied."""
-    from offsite.operator.work.assembly import make_expiry_request
     from offsite.operator.work.expire import expire as do
-    from offsite.operator.work.signs import ProgressLog
+    from offsite.operator.work.expire import make_expiry_request
+    from offsite.operator.work.progress import ProgressLog
 
     clock = SystemClock()
     signs = ProgressLog(clock=clock, say=note)

@@ -5,31 +5,123 @@ Several agents of a backup read its ledger. One agent holds the backup, by a lea
 stand by without a Spark, and one of them takes a silent lease. Before every commit the agent reads the log, and then
 checks the ledger and its lease (`Follow.guard`). Hence a stopped agent commits nothing after a seal, and of two agents
 with a believed lease only one wins a commit.
+
+An agent reports success regularly, and failures at once with the reason. Writing the report never ends or delays the
+work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
 
+from offsite.backup.options import BackupWords, parse_backup, parse_limits
 from offsite.backup.outages import Outages
-from offsite.follow.follower import Follower
-from offsite.model.clock import Clock
+from offsite.backup.plan import check_cluster
+from offsite.engine.rate_limits import RateLimits
+from offsite.engine.runner import Runner
+from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.kafka.cluster import Cluster
+from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import LeaseHeld, OffsiteError, OtherCluster
-from offsite.model.journal import noted
+from offsite.model.journal import noted, warned
+from offsite.model.names import named
+from offsite.model.selection import stored_patterns
 from offsite.model.uninterrupted import let_interrupt
-from offsite.operator.work.signs import Heartbeat
+from offsite.model.units import parse_duration_s
+from offsite.operator.decide.options import Parameters, parse_parameters
+from offsite.operator.work.progress import ProgressRunner
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_ledger
+from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.lease import LeaseRenewal, ProcessIdentity
+from offsite.repository.repository import Repository
 from offsite.stores.store import Store
+from offsite.upkeep.retention.policy import RetentionPolicy
 
 LOOK_S = 1.0
 """Seconds between two checks whether the backup is still to run."""
 STAND_BY_S = 3.0
 """Seconds between two checks of an agent on stand-by."""
+WELL_EVERY_S = 60.0
+"""Time between two reports of success: far less than the silence that an operator tolerates."""
+_NAMED_MAX = 5
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Reports only while this agent holds a backup: the activity of a stand-by proves nothing."""
+
+    store: Store
+    layout: DeclaredLayout
+    clock: Clock
+    _report: AgentReport = field(default=AgentReport(number=0))
+    _said_s: float = -inf
+    _number: int = 0
+    _missing: str = ""
+    _is_behind_a_round: bool = False
+
+    def take(self, number: int, term: int) -> None:
+        """The agent holds the low-level backup `number`, by the lease term `term`. The time of the last success comes
+        from the reports of earlier agents: until then the backup made progress, even if this agent fails at first."""
+        self._number, before = number, self._report
+        try:
+            before = get_agent_report(self.store, self.layout) or before
+        except OffsiteError as error:
+            warned("agent_word", error=error.id, why=error.message, uid=self.layout.uid)
+        before = before if before.number == number else AgentReport(number=number)
+        self._missing, self._is_behind_a_round = before.missing, False
+        self._report, self._said_s = AgentReport(number=number, term=term, well_ms=before.well_ms), -inf
+
+    def rest(self) -> None:
+        """The agent holds no backup."""
+        self._number = 0
+
+    def report_success(self) -> None:
+        """A round, or a commit in a round, succeeded."""
+        report = self._report
+        is_news = not report.well_ms or bool(report.why) or report.missing != self._missing
+        if self._number and (is_news or self.clock.monotonic_s() - self._said_s >= WELL_EVERY_S):
+            self._say(why="")
+
+    def begin_round(self) -> None:
+        """A round starts: only a commit shows progress now."""
+        self._is_behind_a_round = False
+
+    def end_round(self, missing: Sequence[str]) -> None:
+        """A round succeeded. `missing`: topics that the round did not find. Later work (a roll-up, a collection) may
+        take long, and commit nothing."""
+        self._missing, self._is_behind_a_round = named(missing, most=_NAMED_MAX)[:WHY_MAX], True
+        self.report_success()
+
+    def report_progress(self) -> None:
+        """The work after a round makes progress."""
+        if self._is_behind_a_round and not self._report.why:
+            self.report_success()
+
+    def report_failure(self, error: OffsiteError) -> None:
+        """The work stopped with an error."""
+        why = f"{error.id}: {error.message}"
+        if self._number and why != self._report.why:
+            self._say(why=why)
+
+    def _say(self, *, why: str) -> None:
+        try:
+            well_ms = now_ms = self.store.now_ms()
+            if why:
+                well_ms = self._report.well_ms if self._report.well_ms - now_ms <= MOST_APART_MS else 0
+            word = AgentReport(
+                number=self._number, term=self._report.term, well_ms=well_ms, why=why, missing=self._missing
+            )
+            put_agent_report(self.store, self.layout, word)
+        except OffsiteError as error:  # the report is repeated
+            warned("agent_word", error=error.id, why=error.message, uid=self.layout.uid)
+        else:
+            self._report, self._said_s = word, self.clock.monotonic_s()
+
 
 Guard = Callable[[], None]
 OpenFollower = Callable[[LowLevelBackup, Guard, Heartbeat], AbstractContextManager[Follower]]
@@ -154,3 +246,98 @@ class Agent:
     def _newest(self) -> LowLevelBackup | None:
         self._history = self._ledger.read(self._history)
         return self._history.backups[-1] if self._history.backups else None
+
+
+OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTools:
+    """The means of an agent process. `open_spark`: opens a Spark for a block. `retain`: the retention of the backup,
+    applied by another job."""
+
+    repository: Repository
+    cluster: Cluster
+    open_spark: OpenSpark
+    outages: Outages
+    clock: Clock
+    on_round: Callable[[Round], None]
+    retain: RetentionPolicy | None = None
+
+
+def make_agent(uid: str, tools: AgentTools) -> Agent:
+    """Make the agent of the resource with that uid. Raises `BadName`."""
+
+    @contextmanager
+    def open_follower(low: LowLevelBackup, guard: Guard, heartbeat: Heartbeat) -> Iterator[Follower]:
+        parameters = _parameters(low)
+
+        def report_round(finished: Round) -> None:
+            heartbeat.end_round(finished.plan.source.missing)
+            tools.on_round(finished)
+
+        with tools.open_spark(parse_limits(_words(low, parameters))) as runner:
+            follower = Follower(
+                _follow(uid, low, parameters, tools, ProgressRunner(runner, heartbeat.report_progress), guard),
+                outages=tools.outages,
+                clock=tools.clock,
+                on_round=report_round,
+            )
+            try:
+                yield follower
+            finally:
+                follower.close()
+
+    def check_source(low: LowLevelBackup) -> None:
+        check_cluster(tools.repository.backup(low.beginning.backup), tools.cluster.admin.cluster().cluster_id)
+
+    return Agent(
+        AgentContext(
+            store=tools.repository.store,
+            uid=uid,
+            open_follower=open_follower,
+            interval_of=lambda low: _parameters(low).interval_s,
+            check_source=check_source,
+            outages=tools.outages,
+            clock=tools.clock,
+            identity=ProcessIdentity.current(),
+        )
+    )
+
+
+def _follow(  # noqa: PLR0913, PLR0917  # whose backup it is, and what it is made with
+    uid: str, low: LowLevelBackup, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard
+) -> FollowSettings:
+    request = parse_backup(low.beginning.backup, _words(low, parameters))
+    return FollowSettings(
+        repository=tools.repository,
+        cluster=tools.cluster,
+        runner=runner,
+        request=replace(request, reselects=True, declared_by=uid),
+        tends=True,
+        agrees_to=tools.retain,
+        interval_s=parameters.interval_s,
+        collect_after_s=parameters.collect_after_s,
+        checkpoints=True,
+        checkpoint_every_s=parse_duration_s(low.settings.snapshot_duration),
+        guard=guard,
+    )
+
+
+def _parameters(low: LowLevelBackup) -> Parameters:
+    return parse_parameters(dict(low.settings.parameters))
+
+
+def _words(low: LowLevelBackup, parameters: Parameters) -> BackupWords:
+    words = BackupWords(topics=stored_patterns(low.beginning.topics), missing_topics="warn")
+    if low.beginning.exclude:
+        words["exclude"] = stored_patterns(low.beginning.exclude)
+    if parameters.groups:
+        words["groups"] = parameters.groups
+    if parameters.compression:
+        words["compression"] = parameters.compression  # type: ignore[typeddict-item]  # parsed, or refused, by the parser
+    if parameters.read_limit:
+        words["read_limit"] = parameters.read_limit
+    if parameters.write_limit:
+        words["write_limit"] = parameters.write_limit
+    return words

@@ -16,23 +16,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew, LeaseHeld
+from offsite.model.errors import (
+    BadOption,
+    DamagedObject,
+    ExpiryNotDone,
+    FormatTooNew,
+    LeaseHeld,
+)
 from offsite.model.journal import decided, warned
-from offsite.operator.decide.succession import judge_coverage, judge_successor
-from offsite.operator.work.comparison import ResumableRead, has_commit, read_successor, rewritten, same_batches
-from offsite.operator.work.release import is_released, release_doubt
+from offsite.model.units import parse_duration_s
+from offsite.operator.decide.desired import expiry_fields
+from offsite.operator.resources.backup import expiry_contradiction
+from offsite.operator.work.comparison import ResumableRead
 from offsite.operator.work.removed_backups import sweep_removed
+from offsite.operator.work.replacement import ExpiringBackup, Replacement, why_in_use
 from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.membership import list_present
 from offsite.repository.backup import Backup, seal_backup
-from offsite.repository.declared.entry import DeclaredEntryKind, Predecessor
+from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import (
     BackupPhase,
     DeclaredHistory,
-    Located,
-    LowLevelBackup,
     find_last,
-    is_older,
     rank,
 )
 from offsite.repository.declared.layout import DeclaredLayout
@@ -40,25 +45,18 @@ from offsite.repository.declared.ledger import declared_ledger, is_begun_by, own
 from offsite.repository.declared.members import differing, find_member, member_id
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead
-from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.lease import ProcessIdentity
-from offsite.repository.leftovers import readers_of
 from offsite.repository.removal import (
     begin_removal,
     remove_backup,
-    unopened_backup,
     was_brought_back,
     withdraw_removal,
 )
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
-from offsite.repository.state import BackupState
 from offsite.stores.store import Store
-from offsite.upkeep.collection.agreement import RetentionInForce, find_disputed
 from offsite.upkeep.retention.apply import apply_retention, plan_retention
-from offsite.upkeep.retention.kept_points import pin_holds
-from offsite.upkeep.retention.pins import pinned_points
-from offsite.upkeep.retention.policy import RetentionPolicy
+from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 
 BY = "expiry"
 _NOT_OURS = (
@@ -84,6 +82,38 @@ class ExpiryRequest:
     declared: tuple[tuple[str, str], ...] = ()
 
 
+def make_expiry_request(  # noqa: PLR0913  # as its process is told
+    uid: str,
+    repositories: Sequence[Repository],
+    *,
+    maximum_retention: str | None,
+    minimum_restorable: str | None,
+    is_deletion: bool,
+    member: str = "",
+) -> ExpiryRequest:
+    """Make the request of an expiry job from the options of its process. Raises `BadOption`."""
+    if not repositories:
+        raise BadOption("an expiry job needs a repository", hint="give each repository with --place")
+    return ExpiryRequest(
+        uid=uid,
+        repositories=repositories,
+        policy=expiry_policy(maximum_retention, minimum_restorable),
+        minimum_ms=int(parse_duration_s(minimum_restorable) * 1000) if minimum_restorable else 0,
+        is_deletion=is_deletion,
+        member=member,
+        declared=expiry_fields(maximum_retention or "", minimum_restorable or ""),
+    )
+
+
+def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None) -> RetentionPolicy | None:
+    """Return the retention policy; None: no data expire by age. Raises `BadOption`."""
+    if not maximum_retention:
+        return None
+    if problem := expiry_contradiction(maximum_retention, minimum_restorable or ""):
+        raise BadOption(problem, hint="fix the resource; until then it deletes nothing")
+    return parse_policy(keep_age=maximum_retention, floor=minimum_restorable or None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryResult:
     """The result of a job. `points`: number of restore points deleted from the last backup. `removed`: names of the
@@ -95,33 +125,6 @@ class ExpiryResult:
     removed: tuple[str, ...] = ()
     kept: tuple[KeptBackup, ...] = ()
     left_to: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Low:
-    """A low-level backup of the job. `place`: index of its repository. `ledger`: state of its ledger. `is_continued`: a
-    later backup continues at the same place, because their names have no time: the data belong to the later backup.
-    `is_ours`: the resource has claimed the name, and its agent started the backup; a ledger alone proves nothing,
-    because any process that can create objects can write a ledger."""
-
-    place: int
-    repository: Repository
-    low: LowLevelBackup
-    ledger: DeclaredHistory
-    is_continued: bool = False
-    is_ours: bool = True
-
-    @property
-    def name(self) -> str:
-        return self.low.beginning.backup
-
-    @property
-    def store(self) -> Store:
-        return self.repository.store
-
-    @property
-    def layout(self) -> BackupLayout:
-        return BackupLayout(backup=self.name)
 
 
 def expire(request: ExpiryRequest, *, clock: Clock) -> ExpiryResult:
@@ -158,7 +161,7 @@ def _delete(request: ExpiryRequest, clock: Clock) -> ExpiryResult:
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=request.uid, backup=low.name)
             continue
-        in_use = "" if low.is_continued else _why_in_use(request.uid, low, clock)
+        in_use = "" if low.is_continued else why_in_use(request.uid, low, clock)
         if why := in_use or _remove(request, low, clock):
             kept_backups.append(_kept(low, why))
         else:
@@ -173,7 +176,7 @@ def _expire(request: ExpiryRequest, clock: Clock) -> ExpiryResult:
     listed = _lows(request)
     lows = [low for low in listed if low.is_ours]
     last = _last(lows)
-    backup = _opened(last) if last is not None else None
+    backup = last.opened() if last is not None else None
     if last is not None and backup is not None:
         RememberedHead(repository=last.repository, backup=last.name).check(backup, backup.sound_state())
     points = 0 if backup is None or request.policy is None else _let_go(backup, request.policy, clock)
@@ -181,7 +184,15 @@ def _expire(request: ExpiryRequest, clock: Clock) -> ExpiryResult:
     for low in lows:
         if low is last:
             continue
-        if why := _Case(request=request, clock=clock, older=low, last=last, lows=lows).why_kept():
+        if why := Replacement(
+            uid=request.uid,
+            policy=request.policy,
+            minimum_ms=request.minimum_ms,
+            clock=clock,
+            older=low,
+            last=last,
+            lows=lows,
+        ).why_kept():
             if low.low.phase is not BackupPhase.REMOVING:
                 withdraw_removal(low.store, low.layout)
         else:
@@ -201,180 +212,30 @@ def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
     return apply_retention(backup, plan, clock=clock).plan.points
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """An older backup, and the last backup as its replacement."""
-
-    request: ExpiryRequest
-    clock: Clock
-    older: _Low
-    last: _Low | None
-    lows: Sequence[_Low]
-
-    def why_kept(self) -> str:
-        """Return why the older backup stays; empty: may be deleted. Cheap checks come first, and reading the last
-        backup comes at the end. A `removing` entry in the ledger is no reason to delete: any process that can create
-        objects can write one."""
-        older = self.older
-        if older.low.phase is BackupPhase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
-            return ""  # its removal goes on: without a right to delete nobody gets it there
-        try:
-            return "" if is_released(older.repository, self.request.uid, older.low) else self._why_unreleased()
-        except (Damaged, FormatTooNew) as error:
-            return f"it cannot be judged: {error.message}"
-
-    def _why_unreleased(self) -> str:
-        backup = _opened(self.older)
-        state = backup.sound_state() if backup is not None else None
-        if state is not None and state.unreadable:
-            return f"it cannot be read: {state.unreadable}"
-        why = next(self._reasons(state), "") or self._why_disputed(backup)
-        doubt = release_doubt(self.older.repository, self.request.uid, self.older.low) if why else ""
-        return f"{doubt}; {why}" if doubt else why
-
-    def _why_disputed(self, backup: Backup | None) -> str:
-        """Return why the last backup does not hold the data from before disbelieved commits."""
-        policy = RetentionInForce(policy=self.request.policy)
-        for dispute in find_disputed(backup, in_force=policy, clock=self.clock) if backup is not None else ():
-            if why := next(self._why_unequal(dispute.before), ""):
-                return f"{why}; {dispute}"
-        return ""
-
-    def _reasons(self, state: BackupState | None) -> Iterator[str]:
-        is_empty = state is None or not (state.positions or state.topics or state.branches)
-        if is_empty and self.older.low.phase.is_live:
-            yield "it is not stopped"
-        yield from self._why_not_itself(state)
-        if state is not None and not is_empty:
-            yield from filter(None, [_why_in_use(self.request.uid, self.older, self.clock)])
-            yield from self._why_unequal(state)
-
-    def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
-        """Yield why the data at the place may not be the recorded backup: another backup, or a part, may lie at the
-        place. Without any commit, any remaining object shows former commits."""
-        older, last = self.older, self.last
-        for named in (
-            (predecessor for predecessor in _predecessors(last) if predecessor.word == older.low.word)
-            if last is not None
-            else ()
-        ):
-            if named.last.commit and (state is None or not has_commit(older.repository.backup(older.name), named.last)):
-                yield f"its commit {named.last.commit} is missing: there may be a copy, or a part, in its place"
-        if (state is None or not state.seq) and (key := _rest_of(older)):
-            yield f"its commits are missing, but {key} exists: a part of the backup may be missing"
-
-    def _why_unequal(self, state: BackupState) -> Iterator[str]:
-        """Yield why the last backup does not replace the older one. The caller takes the first."""
-        last, older, uid = self.last, self.older, self.request.uid
-        if last is None:
-            yield "it is unknown which backup is the last one"
-            return
-        if older.low.phase.is_live:
-            yield "it is not stopped"
-        if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
-            yield f"no ledger shows whether it is older than {last.name}"
-        successor = read_successor(last.repository, uid, last.low, last.ledger.backups, older=state)
-        if not (judged := judge_successor(successor, minimum_ms=self.request.minimum_ms)).may_go:
-            yield str(judged)
-        if (point := successor.point) is None:
-            return
-        same, cut_back = same_batches(last.store, state, point), rewritten(last.store, state, point)
-        if not (judged := judge_coverage(state, successor, same_batch=same, rewritten=cut_back)).may_go:
-            yield str(judged)
-        if problem := ResumableRead(store=last.store, uid=uid, number=last.low.number).find_problem(
-            point.all_segments()
-        ):
-            yield f"{last.name} is damaged: {problem}"
-        if not _is_as_judged(uid, last):
-            yield f"{last.name} changed in the ledger during the check"
-
-
-def _predecessors(low: _Low) -> tuple[Predecessor, ...]:
-    return low.low.origin.predecessors if low.low.origin is not None else ()
-
-
-def _is_as_judged(uid: str, low: _Low) -> bool:
-    backups = declared_ledger(low.store, uid).read().backups
-    return len(backups) == len(low.ledger.backups) and backups[low.low.number - 1] == low.low
-
-
-def _why_in_use(uid: str, low: _Low, clock: Clock) -> str:
-    """Return why the backup cannot be deleted now: a restore reads the backup, or a point is pinned. A release also
-    allows the deletion of pinned points, and of abandoned restores; not of a running restore. A restore that registered
-    after the decision was refused, or died earlier: the restore reads nothing."""
-    if low.low.phase is BackupPhase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
-        return ""  # its removal goes on: it was asked before
-    try:
-        released = is_released(low.repository, uid, low.low)
-        for reader in readers_of(low.store, low.layout):
-            if reader.is_live or not (released or low.low.phase is BackupPhase.REMOVING):
-                return str(reader)
-        return "" if released else _why_pinned(_as_it_lies(low), clock)
-    except (Damaged, FormatTooNew) as error:
-        return f"it is unknown whether it is pinned or read: {error.message}"
-
-
-def _why_pinned(backup: Backup, clock: Clock) -> str:
-    if pin := next((pin for pin in pinned_points(backup) if pin.holds), None):
-        return f"its commit {pin.commit} is pinned: {pin.reason}"
-    now_ms = backup.store.now_ms()
-    for dispute in find_disputed(backup, in_force=RetentionInForce(), clock=clock):
-        if taken_off := next((pin for pin in dispute.pins if pin_holds(pin, now_ms=now_ms)), None):
-            return f"its commit {taken_off.seq} was pinned: {taken_off.reason}; {dispute}"
-    return ""
-
-
-def _rest_of(low: _Low) -> str:
-    """Return an object of a backup without commits; empty: none."""
-    layout = low.layout
-    marks = {layout.descriptor_key, layout.collected_key, layout.removing_key, layout.removed_key}
-    return next((info.key for info in own_objects(low.store.list(layout.prefix)) if info.key not in marks), "")
-
-
-def _kept(low: _Low, why: str) -> KeptBackup:
+def _kept(low: ExpiringBackup, why: str) -> KeptBackup:
     return KeptBackup(backup=low.name, repository=low.store.url, reason=why)
 
 
-def _opened(low: _Low) -> Backup | None:
-    try:
-        return low.repository.backup(low.name)
-    except BackupNotFound:
-        return None
-
-
-def _as_it_lies(low: _Low) -> Backup:
-    """Open the backup even if its descriptor is missing or damaged."""
-    try:
-        backup = _opened(low)
-    except Damaged:
-        backup = None
-    return backup or unopened_backup(low.store, low.layout)
-
-
-def _last(lows: Sequence[_Low]) -> _Low | None:
-    located = tuple(map(_located, lows))
+def _last(lows: Sequence[ExpiringBackup]) -> ExpiringBackup | None:
+    located = tuple(low.located for low in lows)
     last = find_last(located)
-    return None if last is None else next(low for low in lows if _located(low) == last)
+    return None if last is None else next(low for low in lows if low.located == last)
 
 
-def _located(low: _Low) -> Located:
-    return Located(ledger=str(low.place), low=low.low)
-
-
-def _lows(request: ExpiryRequest) -> list[_Low]:
+def _lows(request: ExpiryRequest) -> list[ExpiringBackup]:
     """All that is left of the resource's backups, older ones first. Raises as `_check_members`."""
     lows = [low for place in range(len(request.repositories)) for low in _lows_in(request, place)]
-    located = tuple(map(_located, lows))
-    return sorted(lows, key=lambda low: rank(_located(low), located))
+    located = tuple(low.located for low in lows)
+    return sorted(lows, key=lambda low: rank(low.located, located))
 
 
-def _lows_in(request: ExpiryRequest, place: int) -> Iterator[_Low]:
+def _lows_in(request: ExpiryRequest, place: int) -> Iterator[ExpiringBackup]:
     repository = request.repositories[place]
     ledger = declared_ledger(repository.store, request.uid).read()
     _check_members(request, repository.store, ledger)
     newest = {low.beginning.backup: low.number for low in ledger.remaining}
     for low in ledger.remaining:
-        yield _Low(
+        yield ExpiringBackup(
             place=place,
             repository=repository,
             low=low,
@@ -415,7 +276,7 @@ def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory)
         raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")
 
 
-def _forget(request: ExpiryRequest, low: _Low) -> None:
+def _forget(request: ExpiryRequest, low: ExpiringBackup) -> None:
     """Record that a continued backup has no data of its own. Deletes nothing."""
     if low.low.phase is BackupPhase.STOPPED:
         _decide(request, low, DeclaredEntryKind.REMOVING)
@@ -425,7 +286,7 @@ def _forget(request: ExpiryRequest, low: _Low) -> None:
     )
 
 
-def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
+def _remove(request: ExpiryRequest, low: ExpiringBackup, clock: Clock) -> str:
     """Stop and seal the backup, and delete the backup as a whole; or return why the backup stays. Readers are checked
     while no process can start to read, and pins right before the ledger entry `removing`; after that entry the deletion
     is final."""
@@ -440,14 +301,14 @@ def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
     if phase.is_live:
         _decide(request, low, DeclaredEntryKind.STOPPED)
         phase = BackupPhase.STOPPED
-    if phase is BackupPhase.STOPPED and not low.low.is_sealed and (backup := _opened(low)) is not None:
+    if phase is BackupPhase.STOPPED and not low.low.is_sealed and (backup := low.opened()) is not None:
         seal_backup(backup)
     if phase is BackupPhase.STOPPED:
         _check_idle(uid, low)
     why = list[str]()
 
     def is_used() -> bool:
-        why.extend(filter(None, [_why_in_use(uid, low, clock)]))
+        why.extend(filter(None, [why_in_use(uid, low, clock)]))
         return bool(why)
 
     if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is BackupPhase.REMOVING):
@@ -462,7 +323,7 @@ def _remove(request: ExpiryRequest, low: _Low, clock: Clock) -> str:
     return ""
 
 
-def _check_idle(uid: str, low: _Low) -> None:
+def _check_idle(uid: str, low: ExpiringBackup) -> None:
     """Refuse while an agent still holds the backup: an agent reads a stop within seconds."""
     terms = DeclaredLayout(uid=uid).agent(low.store)
     newest = declared_ledger(low.store, uid).read().backups[-1].number
@@ -470,7 +331,7 @@ def _check_idle(uid: str, low: _Low) -> None:
         raise ExpiryNotDone(f"an agent still works on {low.name}", hint="the operator tries again")
 
 
-def _announced(uid: str, low: _Low) -> Callable[[int], None]:
+def _announced(uid: str, low: ExpiringBackup) -> Callable[[int], None]:
     """Return a function that records the deletion in advance."""
     layout, store = DeclaredLayout(uid=uid), low.store
 
@@ -487,7 +348,7 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
     return announce
 
 
-def _decide(request: ExpiryRequest, low: _Low, kind: DeclaredEntryKind) -> None:
+def _decide(request: ExpiryRequest, low: ExpiringBackup, kind: DeclaredEntryKind) -> None:
     """Enter a decision about a backup. Raises `ExpiryNotDone` if another backup started at its place meanwhile."""
 
     def said(history: DeclaredHistory) -> ProposedEntry:

@@ -13,7 +13,7 @@ from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPl
 from offsite.operator.kubernetes.agents import agent_deployment, parse_agents
 from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.resources.backup import AgentTemplate, Expiry
-from offsite.operator.work.assembly import expiry_policy
+from offsite.operator.work.expire import expiry_policy
 from offsite.upkeep.retention.policy import RetentionPolicy
 
 ONE, TWO = (

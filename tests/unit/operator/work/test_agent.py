@@ -11,8 +11,7 @@ import pytest
 from offsite.backup.outages import Outages
 from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import KafkaUnreachable, OffsiteError, OtherCluster, StoreUnreachable
-from offsite.operator.work.agent import Agent, AgentContext, Guard
-from offsite.operator.work.signs import Heartbeat
+from offsite.operator.work.agent import Agent, AgentContext, Guard, Heartbeat
 from offsite.repository.declared.entry import BackupSettings, DeclaredEntryKind
 from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report

@@ -15,8 +15,7 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, LeaseHeld
 from offsite.operator.decide.desired import RepositoryPlace
-from offsite.operator.work.assembly import make_expiry_request
-from offsite.operator.work.expire import ExpiryResult, expire
+from offsite.operator.work.expire import ExpiryResult, expire, make_expiry_request
 from offsite.operator.world.observe import RepositoryFacts
 from offsite.repository.backup import seal_backup
 from offsite.repository.commit import CommitChanges

@@ -12,9 +12,9 @@ import pytest
 from offsite.backup.outages import Outages
 from offsite.engine.runner import OnProgress, RunProgress
 from offsite.model.clock import SystemClock
-from offsite.operator.work import assembly
-from offsite.operator.work.assembly import AgentTools, make_agent
-from offsite.operator.work.signs import ProgressRunner
+from offsite.operator.work import agent as agents
+from offsite.operator.work.agent import AgentTools, make_agent
+from offsite.operator.work.progress import ProgressRunner
 from offsite.repository.repository import Repository
 from tests.inline_runner import InlineRunner
 from tests.memory_store import MemoryStore
@@ -77,7 +77,7 @@ def test_a_follower_of_an_agent_tells_its_voice_of_rounds_and_of_what_follows(mo
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(assembly, "Follower", Fake)
+    monkeypatch.setattr(agents, "Follower", Fake)
     store, said = MemoryStore(), []
     declared = Declared(store)  # type: ignore[arg-type]
     declared.start()

@@ -11,8 +11,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, ExpiryNotDone
 from offsite.operator.decide.desired import expiry_fields
 from offsite.operator.work import expire as expiry
-from offsite.operator.work.assembly import make_expiry_request
-from offsite.operator.work.expire import expire
+from offsite.operator.work.expire import expire, make_expiry_request
 from offsite.operator.world.membership import dismiss, list_members
 from offsite.repository import local_memory
 from offsite.repository.declared.entry import DeclaredEntryKind, MemberStatement

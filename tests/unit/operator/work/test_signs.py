@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsite.operator.work.signs import EVERY_S, ProgressLog
+from offsite.operator.work.progress import EVERY_S, ProgressLog
 from offsite.stores.wrapped_store import FAILED, OK
 from tests.unit.operator.folder.home import HandClock
 
