@@ -28,8 +28,7 @@ from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import ResourceKey
 from offsite.operator.world.backups import BackupExecutor, ReconciledBackup, reconcile
 from offsite.operator.world.claims import Slots
-from offsite.operator.world.observe import BackupFacts, Observer, read_history
-from offsite.operator.world.places import RepositoryAliases, find_current_account
+from offsite.operator.world.observe import BackupFacts, Observer, RepositoryAliases, find_current_account, read_history
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository

@@ -10,7 +10,7 @@ import pytest
 
 from offsite.operator.folder.admission import Admissions
 from offsite.operator.world.backups import BackupExecutor
-from offsite.operator.world.places import RepositoryAliases
+from offsite.operator.world.observe import RepositoryAliases
 from tests.worlds.operator import file_world
 from tests.worlds.operator.file_world import FileWorld
 

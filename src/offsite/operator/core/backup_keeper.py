@@ -32,8 +32,7 @@ from offsite.operator.decide.observed import ObservedBackup
 from offsite.operator.resources.backup import FINALIZER, Backup, DesiredBackupState
 from offsite.operator.world.backups import BackupExecutor, reconcile
 from offsite.operator.world.membership import Standing, decide_standing, enter_news, leave, list_present
-from offsite.operator.world.observe import observe_backup, read_history
-from offsite.operator.world.places import RepositoryAliases, find_current_account
+from offsite.operator.world.observe import RepositoryAliases, find_current_account, observe_backup, read_history
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.members import find_member, member_id, member_in_force

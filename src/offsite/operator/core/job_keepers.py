@@ -21,7 +21,7 @@ from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resol
 from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.jobs import Restore, Schedule
-from offsite.operator.world.places import find_current_account
+from offsite.operator.world.observe import find_current_account
 from offsite.operator.world.restores import GONE_MS, RestoreExecutor, is_unreachable
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus, find_target
 from offsite.operator.world.timeline import ScheduleRun

@@ -30,7 +30,6 @@ from offsite.operator.resources.backup import expiry_contradiction
 from offsite.operator.work.comparison import ResumableRead
 from offsite.operator.work.removed_backups import sweep_removed
 from offsite.operator.work.replacement import ExpiringBackup, Replacement, why_in_use
-from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.membership import list_present
 from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.declared.entry import DeclaredEntryKind
@@ -41,7 +40,7 @@ from offsite.repository.declared.history import (
     rank,
 )
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import declared_ledger, is_begun_by, owner_of
+from offsite.repository.declared.ledger import ProposedEntry, declared_ledger, enter, is_begun_by, owner_of
 from offsite.repository.declared.members import differing, find_member, member_id
 from offsite.repository.declared.notes import KeptBackup, put_kept_backups
 from offsite.repository.heads import RememberedHead

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
 from offsite.model.journal import decided, warned
 from offsite.model.names import named
-from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, LastCommit, Release
 from offsite.repository.declared.history import BackupPhase, LowLevelBackup
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import declared_ledger, owner_of
+from offsite.repository.declared.ledger import ProposedEntry, declared_ledger, enter, owner_of
 from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import ProcessIdentity

@@ -33,9 +33,7 @@ from offsite.operator.decide.backup import (
 from offsite.operator.decide.desired import DesiredBackup, RepositoryPlace
 from offsite.operator.decide.observed import ObservedBackup, ObservedLowLevel
 from offsite.operator.world.claims import Slots
-from offsite.operator.world.ledger_entry import ProposedEntry, enter_once
-from offsite.operator.world.observe import Observer, observe_backup, read_history
-from offsite.operator.world.places import prove_writable
+from offsite.operator.world.observe import Observer, observe_backup, prove_writable, read_history
 from offsite.repository.backup import seal_backup
 from offsite.repository.declared.entry import (
     BackupStart,
@@ -48,8 +46,10 @@ from offsite.repository.declared.entry import (
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import (
+    ProposedEntry,
     claim_name,
     declared_ledger,
+    enter_once,
     is_begun_by,
     may_claim,
     owner_of,

@@ -18,11 +18,11 @@ from offsite.model.names import named
 from offsite.model.units import format_time
 from offsite.operator.decide.desired import MAXIMUM_RETENTION, MINIMUM_RESTORABLE, DesiredBackup, RepositoryPlace
 from offsite.operator.world.backups import BackupExecutor
-from offsite.operator.world.ledger_entry import Propose, ProposedEntry, enter
 from offsite.operator.world.observe import Observer, read_history
 from offsite.repository.declared.entry import REASON_MAX, DeclaredEntryKind, MemberStatement
 from offsite.repository.declared.history import DeclaredHistory
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import Propose, ProposedEntry, enter
 from offsite.repository.declared.members import BackupMember, differing, find_member, member_id, member_in_force
 from offsite.repository.lease import ProcessIdentity
 from offsite.repository.local_memory import ReleaseMemory

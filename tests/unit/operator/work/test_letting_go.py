@@ -18,13 +18,13 @@ from offsite.operator.work import expire as job
 from offsite.operator.work.expire import ExpiryRequest, ExpiryResult, expire
 from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.backups import last_commit
-from offsite.operator.world.ledger_entry import ProposedEntry, enter
 from offsite.operator.world.observe import Observer, RepositoryFacts, observe_backup
 from offsite.repository import catalog, local_memory, removal
 from offsite.repository.backup import Backup, seal_backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import DeclaredEntryKind, LastCommit, Origin, Predecessor, Release
 from offsite.repository.declared.history import BackupPhase
+from offsite.repository.declared.ledger import ProposedEntry, enter
 from offsite.repository.declared.notes import get_kept_backups
 from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import ProcessIdentity

@@ -8,9 +8,9 @@ import pytest
 
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver
-from offsite.operator.world.ledger_entry import ProposedEntry, enter, enter_once
 from offsite.repository.declared.entry import DeclaredEntryKind
 from offsite.repository.declared.history import BackupPhase, DeclaredHistory
+from offsite.repository.declared.ledger import ProposedEntry, enter, enter_once
 from offsite.stores.store import PutResult
 from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import Declared
