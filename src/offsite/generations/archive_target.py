@@ -7,8 +7,7 @@ removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from offsite.archives.archive import ArchiveContents, ArchiveReader
@@ -16,43 +15,29 @@ from offsite.archives.export.plan import ExportPlan, ExportRequest
 from offsite.archives.export.run import ExportJob, ExportResult, export_of_cluster, open_target
 from offsite.archives.formats import WriteOptions, open_reader
 from offsite.archives.indexed.layout import MANIFEST_KEY
-from offsite.engine.runner import Runner
 from offsite.generations.lost_keys import lost_of_archives
-from offsite.generations.request import ARCHIVE_TARGET
-from offsite.generations.target import GenerationEnds, Guard, RoundResult, uncompacted
-from offsite.kafka.cluster import Cluster
+from offsite.generations.request import ARCHIVE_TARGET, GenerationsRequest
+from offsite.generations.target import GenerationEnds, Guard, RoundResult, Workshop, uncompacted
 from offsite.log.range import PartitionId
 from offsite.model.errors import ArchiveNotFound
 from offsite.model.journal import decided
-from offsite.model.selection import GroupPatterns, TopicSelection
+from offsite.model.selection import TopicSelection
 from offsite.points.restore_point import PointRequest
-from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.entry import Founding
+from offsite.repository.generation_sets.ledger import SetLayout
 from offsite.repository.removal import Announce
 from offsite.stores.open_store import open_archive_files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveParts:
-    """The parts for making the archives of a set. `place`: a folder or a URL, above all archives."""
-
-    name: str
-    place: str
-    cluster: Cluster
-    cluster_id: str
-    selection: TopicSelection
-    groups: GroupPatterns
-    runner: Runner
-    on_result: Callable[[ExportResult], None]
 
 
 class ArchiveTarget:
     """The port `GenerationTarget` over Avro archives."""
 
-    def __init__(self, parts: ArchiveParts) -> None:
-        self._parts = parts
+    def __init__(self, request: GenerationsRequest, founding: Founding, workshop: Workshop) -> None:
+        self._request, self._founding, self._workshop = request, founding, workshop
+        self._selection = TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal)
 
     def uncompacted(self) -> Sequence[str]:
-        return uncompacted(self._parts.cluster.admin, self._parts.selection)
+        return uncompacted(self._workshop.cluster.admin, self._selection)
 
     def place_taken(self, generation: int) -> str:
         files = open_archive_files(self._place(generation))
@@ -65,9 +50,9 @@ class ArchiveTarget:
             guard()  # planning repairs the leftovers of a crash
             plan = job.plan()
             guard()
-            result = job.run(plan, self._parts.runner)
+            result = job.run(plan, self._workshop.runner)
         if result.records or result.holes:
-            self._parts.on_result(result)
+            self._workshop.on_export(result)
         return self._copied(generation, plan, result)
 
     def ends(self, generation: int) -> GenerationEnds:
@@ -84,7 +69,7 @@ class ArchiveTarget:
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
         """Compare both archives. Raises the errors of reading both, and of Spark."""
         before, after = self._reader(old), self._reader(new)
-        return lost_of_archives(before, after, topics=topics, runner=self._parts.runner)
+        return lost_of_archives(before, after, topics=topics, runner=self._workshop.runner)
 
     def seal(self, generation: int) -> None:
         """Do nothing: archives cannot be sealed (see the module)."""
@@ -118,10 +103,10 @@ class ArchiveTarget:
         self.remove(generation, announce)
 
     def _job(self, generation: int) -> ExportJob:
-        parts = self._parts
-        target = open_target(ARCHIVE_TARGET, self._place(generation), WriteOptions(cluster_id=parts.cluster_id))
-        request = ExportRequest(point=PointRequest(selection=parts.selection), groups=parts.groups)
-        return export_of_cluster(parts.cluster, target, request, slots=parts.runner.slots)
+        workshop, cluster_id = self._workshop, self._founding.cluster_id
+        target = open_target(ARCHIVE_TARGET, self._place(generation), WriteOptions(cluster_id=cluster_id))
+        request = ExportRequest(point=PointRequest(selection=self._selection), groups=self._request.backup.groups)
+        return export_of_cluster(workshop.cluster, target, request, slots=workshop.runner.slots)
 
     def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> RoundResult:
         return RoundResult(
@@ -142,7 +127,7 @@ class ArchiveTarget:
         return open_reader(ARCHIVE_TARGET, open_archive_files(self._place(generation)))
 
     def _place(self, generation: int) -> str:
-        return place_of(self._parts.place, self._parts.name, generation)
+        return place_of(self._request.place, self._request.name, generation)
 
 
 def place_of(place: str, name: str, generation: int) -> str:

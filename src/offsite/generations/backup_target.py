@@ -7,67 +7,43 @@ permission (`FollowSettings.guard`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-from offsite.backup.options import BackupRequest
-from offsite.backup.outages import Outages
-from offsite.engine.runner import OnProgress, Runner
 from offsite.follow.follower import Follower, FollowSettings, Round
 from offsite.generations.lost_keys import lost_of_backups
-from offsite.generations.target import GenerationEnds, Guard, RoundResult, uncompacted
-from offsite.kafka.cluster import Cluster
-from offsite.model.clock import Clock
+from offsite.generations.request import GenerationsRequest
+from offsite.generations.target import GenerationEnds, Guard, RoundResult, Workshop, uncompacted
 from offsite.model.errors import BackupNotFound, DamagedObject
 from offsite.repository.backup import Backup, seal_backup
-from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import SetLayout
 from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.removal import Announce, remove_backup, sweep, unopened_backup
-from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.upkeep.collection.agreement import NOTHING_IN_FORCE, DisputedCommit, find_disputed
 from offsite.upkeep.retention.kept_points import pin_holds
 from offsite.upkeep.retention.pins import pinned_points
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupParts:
-    """The parts for making the backups of a set. `request` names the set in place of a backup."""
-
-    repository: Repository
-    cluster: Cluster
-    runner: Runner
-    request: BackupRequest
-    interval_s: float
-    collect_after_s: float
-    clock: Clock
-    outages: Outages
-    on_round: Callable[[Round], None]
-    on_progress: OnProgress | None = None
-
-    @property
-    def layout(self) -> SetLayout:
-        return SetLayout(name=self.request.backup)
-
-
 class BackupTarget:
     """The port `GenerationTarget` over backups."""
 
-    def __init__(self, parts: BackupParts) -> None:
-        self._parts = parts
+    def __init__(self, request: GenerationsRequest, workshop: Workshop) -> None:
+        self._request, self._workshop = request, workshop
+        self._names = SetLayout(name=request.name)
         self._followed: tuple[int, Follower] | None = None
         self._guard: Guard = _refuse
 
     def uncompacted(self) -> Sequence[str]:
-        selection = self._parts.request.selection
-        return uncompacted(self._parts.cluster.admin, selection) if selection is not None else ()
+        selection = self._request.backup.selection
+        return uncompacted(self._workshop.cluster.admin, selection) if selection is not None else ()
 
     def place_taken(self, generation: int) -> str:
         prefix = self._layout(generation).prefix
-        return prefix if any(True for _ in own_objects(self._parts.repository.store.list(prefix))) else ""
+        return prefix if any(True for _ in own_objects(self._workshop.repository.store.list(prefix))) else ""
 
     def copy(self, generation: int, guard: Guard) -> RoundResult:
         """Do a round. Raises the errors of a round of a following backup, and of `guard`."""
@@ -94,11 +70,11 @@ class BackupTarget:
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
         """Compare both backups. Raises the errors of reading both, and of Spark."""
-        name, repository, older = self._parts.layout.backup_name, self._parts.repository, self._open(old)
+        name, repository, older = self._names.backup_name, self._workshop.repository, self._open(old)
         before = older.state() if older is not None else None
         if older is None or before is None or not before.seq:  # the active generation had some
             return (f"data of {name(old)}: all its commits are missing, so a part of the backup may be missing",)
-        after, runner = repository.backup(name(new)).state(), self._parts.runner
+        after, runner = repository.backup(name(new)).state(), self._workshop.runner
         lost = partial(lost_of_backups, topics=topics, store=repository.store, runner=runner)
         if lost_keys := lost(before, after):
             return lost_keys
@@ -108,14 +84,14 @@ class BackupTarget:
         return ()
 
     def _disputed(self, backup: Backup) -> Iterator[DisputedCommit]:
-        return find_disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
+        return find_disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._workshop.clock)
 
     def seal(self, generation: int) -> None:
         """Seal the backup. Raises `CommitLost` if other writers commit again and again."""
-        seal_backup(self._parts.repository.backup(self._parts.layout.backup_name(generation)))
+        seal_backup(self._workshop.repository.backup(self._names.backup_name(generation)))
 
     def is_read(self, generation: int) -> bool:
-        return living_since_ms(unopened_backup(self._parts.repository.store, self._layout(generation))) is not None
+        return living_since_ms(unopened_backup(self._workshop.repository.store, self._layout(generation))) is not None
 
     def is_pinned(self, generation: int) -> bool:
         backup = self._open(generation)
@@ -123,7 +99,7 @@ class BackupTarget:
 
     def disputed_pin(self, generation: int) -> str:
         """Look for a disputed pin. Raises as `find_disputed`."""
-        backup, now_ms = self._open(generation), self._parts.repository.store.now_ms()
+        backup, now_ms = self._open(generation), self._workshop.repository.store.now_ms()
         disputes = self._disputed(backup) if backup is not None else ()
         for dispute in disputes:
             if any(pin_holds(pin, now_ms=now_ms) for pin in dispute.pins):
@@ -134,14 +110,14 @@ class BackupTarget:
         return self._open(generation) is not None
 
     def remove(self, generation: int, announce: Announce) -> bool:
-        store, layout = self._parts.repository.store, self._layout(generation)
+        store, layout = self._workshop.repository.store, self._layout(generation)
         if not remove_backup(store, layout, is_read=lambda: self.is_read(generation), announce=announce):
             return False
-        RememberedHead(repository=self._parts.repository, backup=layout.backup).forget()
+        RememberedHead(repository=self._workshop.repository, backup=layout.backup).forget()
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
-        sweep(self._parts.repository.store, self._layout(generation), removed_ms=removed_ms, announce=announce)
+        sweep(self._workshop.repository.store, self._layout(generation), removed_ms=removed_ms, announce=announce)
 
     def _follower(self, generation: int) -> Follower:
         if self._followed is None or self._followed[0] != generation:
@@ -149,33 +125,27 @@ class BackupTarget:
         return self._followed[1]
 
     def _new_follower(self, generation: int) -> Follower:
-        parts = self._parts
+        workshop = self._workshop
         follow = FollowSettings(
-            repository=parts.repository,
-            cluster=parts.cluster,
-            runner=parts.runner,
-            request=replace(parts.request, backup=parts.layout.backup_name(generation)),
-            interval_s=parts.interval_s,
-            collect_after_s=parts.collect_after_s,
+            repository=workshop.repository,
+            cluster=workshop.cluster,
+            runner=workshop.runner,
+            request=replace(self._request.backup, backup=self._names.backup_name(generation)),
+            interval_s=self._request.interval_s,
+            collect_after_s=workshop.collect_after_s,
             guard=self._ask_guard,
         )
-        return Follower(
-            follow,
-            outages=parts.outages,
-            clock=parts.clock,
-            on_round=parts.on_round,
-            on_progress=parts.on_progress,
-        )
+        return Follower(follow, outages=workshop.outages, clock=workshop.clock, on_round=workshop.on_round)
 
     def _ask_guard(self) -> None:
         self._guard()
 
     def _layout(self, generation: int) -> BackupLayout:
-        return self._parts.layout.backup(generation)
+        return self._names.backup(generation)
 
     def _open(self, generation: int) -> Backup | None:
         try:
-            return self._parts.repository.backup(self._parts.layout.backup_name(generation))
+            return self._workshop.repository.backup(self._names.backup_name(generation))
         except BackupNotFound:
             return None
 

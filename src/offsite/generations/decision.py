@@ -160,6 +160,14 @@ Effect = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedEffect:
+    """A completed effect that may interest a person, and the state behind the effect."""
+
+    effect: Effect
+    state: GenerationSet
+
+
 def decide(state: GenerationSet, me: InstanceView, facts: GenerationFacts) -> Effect:
     """The next action for `me`. Asked again after every effect but `CopyGeneration` and `Rest`."""
     if not facts.has_joined:

@@ -8,16 +8,21 @@ to the seal.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from offsite.backup.outages import Outages
+from offsite.generations.archive_target import ArchiveTarget
+from offsite.generations.backup_target import BackupTarget
+from offsite.generations.comparison import Comparisons
+from offsite.generations.coordination import Addresses, CoordinationTopic
 from offsite.generations.decision import (
     Announcement,
     AppendEntry,
     CompareGenerations,
+    CompletedEffect,
     CopyGeneration,
     Effect,
     GenerationFacts,
@@ -32,8 +37,14 @@ from offsite.generations.decision import (
     decide,
     may_write,
 )
-from offsite.generations.removals import RemovalAudit, doubt_of
-from offsite.generations.target import GenerationEnds, GenerationTarget, RoleChangedError, RoundResult, lacking
+from offsite.generations.removals import RemovalAudit
+from offsite.generations.request import GenerationsRequest, selection_of
+from offsite.generations.target import (
+    GenerationEnds,
+    GenerationTarget,
+    RoleChangedError,
+    Workshop,
+)
 from offsite.model.clock import Clock
 from offsite.model.errors import (
     Bug,
@@ -43,6 +54,7 @@ from offsite.model.errors import (
     NotCompacted,
     OffsiteError,
 )
+from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.names import named
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind
@@ -50,16 +62,14 @@ from offsite.repository.generation_sets.generation_set import (
     GenerationPhase,
     GenerationSet,
 )
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import KeptGeneration, SetLedger, put_kept
+from offsite.repository.generation_sets.ledger import SetLedger, set_ledger
+from offsite.repository.lease import ProcessIdentity
 from offsite.repository.removal import KEPT_MS
 from offsite.stores.numbered_log import EntryRefusedError
 
 _EFFECTS_MAX = 50
 """Effects between two rounds: a few are normal; more would be a loop."""
 
-COMPARED_AGAIN_AFTER = 60
-"""Rounds after which two generations, one lacking something, are read and compared again, key by key."""
 _NAMED_MAX = 3
 
 
@@ -74,14 +84,6 @@ class Coordination(Protocol):
 
     def take_back(self, effect: TakeBack) -> None:
         """Take back all messages for the instance."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedEffect:
-    """A completed effect that may interest a person, and the state behind the effect."""
-
-    effect: Effect
-    state: GenerationSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +106,8 @@ class RunningInstance:
         self._with, self._on_happened = context, on_effect
         self._audit = RemovalAudit(context.ledger)
         self._state: GenerationSet | None = None
-        self._has_joined = self._has_looked = self._is_behind = False
-        self._comparison = GenerationComparison()
-        self._behind_before: Sequence[str] = ()
-        self._kept: KeptGeneration | None = None
+        self._has_joined = self._has_looked = False
+        self._comparisons = Comparisons(context.ledger, context.target, read=self._read)
         self._why_not = ""
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
@@ -131,7 +131,7 @@ class RunningInstance:
     def _share_to_wait(self) -> float:
         """The share of the interval to wait. A process that reached an end behind the moving active generation waits
         for a random share: otherwise two processes of the same rhythm might never meet."""
-        return random.uniform(0, 1) if self._is_behind else 1.0  # noqa: S311  # jitter, not cryptography
+        return random.uniform(0, 1) if self._comparisons.is_behind else 1.0  # noqa: S311  # jitter, not cryptography
 
     def step(self) -> Effect:
         """Do what is due, with at most a round of reading; returns the next effect. Raises the errors of ledger, target
@@ -288,10 +288,7 @@ class RunningInstance:
         except RoleChangedError:
             decided("generations", why="another process writes now", set=self._read().name, generation=number)
             return facts
-        behind = self._behind(number, copied) if copied.at_end else ()
-        why_not = self._why_behind(number, behind)
-        if copied.at_end and not why_not:
-            why_not = self._lost_by_switch(number, copied)
+        why_not = self._comparisons.why_no_switch(number, copied)
         at_end = copied.at_end and not why_not
         self._why_not = why_not
         return replace(facts, partitions=copied.partitions, commit=copied.commit, at_end=at_end, why_not=why_not)
@@ -300,83 +297,8 @@ class RunningInstance:
         if not may_write(self._read(), self._with.me, number):
             raise RoleChangedError
 
-    def _behind(self, number: int, copied: RoundResult) -> Sequence[str]:
-        """The partitions in which the active generation reaches farther: a process stopped between both readings has
-        seen an outdated end. Records gone from the source cannot be read again, and keep the old generation."""
-        active = self._read().active
-        ends = {} if active == number else self._with.target.ends(active)
-        return lacking(
-            copied.ends, {partition: end for partition, end in ends.items() if partition[:2] in copied.topics}
-        )
-
-    def _why_behind(self, number: int, behind: Sequence[str]) -> str:
-        """Why a generation that is `behind` at the end of its topics does not take over. The active generation may have
-        read on meanwhile. A difference that remains a round later can no longer be read: the difference is noted for
-        people, and a person may have agreed to the loss."""
-        state, is_lasting = self._read(), behind == self._behind_before
-        self._is_behind, self._behind_before = bool(behind), behind
-        if not behind or (is_lasting and self._is_let_go(state.active, number)):
-            return ""
-        if is_lasting:
-            self._note_kept((state.active, number), lacks(number, behind))
-        return lacks(number, behind)
-
-    def _lost_by_switch(self, number: int, copied: RoundResult) -> str:
-        """Why generation `number` must not take over although it reaches as far: an emptied source keeps its ends. A
-        key once held stays held: later rounds need no further comparison."""
-        state = self._read()
-        active = state.active_generation
-        if active is None or active.number == number or self._is_let_go(active.number, number):
-            return ""
-        pair = active.number, number
-        return self._compared(pair, lambda: self._with.target.lost(*pair, copied.topics), again=False)
-
-    def _why_it_stays(self, number: int) -> str:
-        """Why generation `number` stays: records missing in the active generation, a pinned point, or a reader. Empty
-        when the generation may go."""
-        state, target = self._read(), self._with.target
-        if target.is_pinned(number):
-            return "one of its restore points is pinned"
-        if target.is_read(number):
-            return "a restore reads it"
-        if self._is_let_go(number, state.active):
-            return target.disputed_pin(number)
-        if missing := lacking(target.ends(state.active), target.ends(number)):
-            self._note_kept((number, state.active), lacks(state.active, missing))
-            return lacks(state.active, missing)
-        pair = number, state.active
-        return self._compared(pair, lambda: target.lost(*pair), again=True) or target.disputed_pin(number)
-
-    def _is_let_go(self, number: int, successor: int) -> bool:
-        """Whether a person has agreed that a generation may go although its successor may lack something."""
-        generation, ledger = self._read().generation(number), self._with.ledger
-        if generation is None or generation.released is None or doubt_of(ledger, generation.released):
-            return False
-        self._note_kept((number, successor), "")
-        return True
-
-    def _compared(self, pair: tuple[int, int], lost: Callable[[], Sequence[str]], *, again: bool) -> str:
-        """What the second generation of `pair` lacks of the first, in words; noted for people."""
-        why = self._comparison.of(pair, lambda: lacks(pair[1], lost_keys) if (lost_keys := lost()) else "", again=again)
-        if why or self._kept is not None:
-            self._note_kept(pair, why)
-        return why
-
-    def _note_kept(self, pair: tuple[int, int], why: str) -> None:
-        state, ledger = self._read(), self._with.ledger
-        old = state.generation(pair[0])
-        word = old.released if old is not None and why else None
-        if word is not None:
-            why = f"{why}; {doubt_of(ledger, word)}"
-        kept_generation = KeptGeneration(
-            generation=pair[0], successor=pair[1], why=why, release=word.hash if word else ""
-        )
-        if kept_generation != self._kept:
-            put_kept(ledger.store, SetLayout(name=state.name), kept_generation)
-            self._kept = kept_generation
-
     def _may_go(self, number: int, facts: GenerationFacts) -> GenerationFacts:
-        why = self._why_it_stays(number)
+        why = self._comparisons.why_it_stays(number)
         if why:
             decided("generation_kept", why=why, set=self._read().name, generation=number)
         return replace(facts, may_go=not why, why_not=why)
@@ -385,7 +307,7 @@ class RunningInstance:
         """Remove the generation. Returns whether all of it is gone. The entry of the ledger alone allows no
         deletion: every party that can create objects can forge the entry, so a complete generation is compared
         again."""
-        if self._with.target.is_there(number) and (why := self._why_it_stays(number)):
+        if self._with.target.is_there(number) and (why := self._comparisons.why_it_stays(number)):
             decided("generation_kept", why=why, set=self._read().name, generation=number)
             return False
         if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
@@ -410,7 +332,7 @@ class RunningInstance:
     def _why_it_stays_there(self, number: int) -> str:
         """Why a generation stays that exists as a whole although the ledger says otherwise: somebody brought the
         generation back, or the removal never happened."""
-        why = self._why_it_stays(number) if self._with.target.is_there(number) else ""
+        why = self._comparisons.why_it_stays(number) if self._with.target.is_there(number) else ""
         if why:
             warned("generation_kept", why=why, set=self._read().name, generation=number)
         return why
@@ -424,30 +346,30 @@ class RunningInstance:
         )
 
 
-@dataclass(slots=True)
-class GenerationComparison:
-    """The last comparison of two generations. A comparison with differences is repeated after some rounds, a comparison
-    without differences only on request."""
-
-    pair: tuple[int, int] = (0, 0)
-    why: str = ""
-    _rounds: int = 0
-
-    def of(self, pair: tuple[int, int], why: Callable[[], str], *, again: bool) -> str:
-        self._rounds += 1
-        is_old = again if not self.why else self._rounds >= COMPARED_AGAIN_AFTER
-        if pair != self.pair or is_old:
-            self.why = why()
-            self.pair, self._rounds = pair, 0
-        return self.why
-
-
-def lacks(generation: int, lost: Sequence[str]) -> str:
-    return f"generation {generation} lacks {named(lost, most=_NAMED_MAX)}"
-
-
 def described(founding: Founding) -> str:
     """The terms that both instances must agree on, in words."""
     topics = ",".join(founding.include) + (f" but {','.join(founding.exclude)}" if founding.exclude else "")
     into = f"{founding.target} archives at {founding.place}" if founding.place else "backups"
     return f"topics {topics} of cluster {founding.cluster_id} in {into}"
+
+
+def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
+    """Open the instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and the errors of both
+    ends."""
+    ledger = set_ledger(workshop.repository.store, request.name)
+    founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
+    request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
+    generations = InstanceContext(
+        ledger=ledger,
+        target=ArchiveTarget(request, founding, workshop) if request.place else BackupTarget(request, workshop),
+        coordination=CoordinationTopic(
+            workshop.cluster,
+            Addresses(name=request.name, fallback=founding.include[0]),
+            clock=workshop.clock,
+        ),
+        founding=founding,
+        me=InstanceView(instance=request.instance, word=random_id(16), is_first=request.is_first),
+        by=ProcessIdentity.current().text,
+        length_ms=request.length_ms,
+    )
+    return RunningInstance(generations, on_effect=workshop.on_effect)

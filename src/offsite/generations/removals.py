@@ -10,8 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from offsite.repository.generation_sets.generation_set import GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import SetLedger
+from offsite.repository.generation_sets.ledger import SetLayout, SetLedger
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.snapshots.audit_record import (
     GENERATION,

@@ -16,7 +16,7 @@ from offsite.model.selection import TopicSelection, split_patterns
 from offsite.model.units import parse_duration_s
 from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
 from offsite.repository.generation_sets.entry import Founding, Instance
-from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import SetLayout
 
 BACKUP_TARGET, ARCHIVE_TARGET = "backup", "avro"
 

@@ -1,11 +1,20 @@
 """The state of a set for people and scripts: the generations, the active generation, and the generation to restore
-from."""
+from; and the actions of an instance, a line at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from offsite.generations.archive_target import place_of
+from offsite.generations.decision import (
+    AppendEntry,
+    CompletedEffect,
+    CopyGeneration,
+    Effect,
+    RemoveGeneration,
+    Rest,
+    Send,
+)
 from offsite.generations.removals import GenerationRemoval, last_removals
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.model.ids import random_id
@@ -17,12 +26,20 @@ from offsite.repository.generation_sets.generation_set import (
     GenerationPhase,
     GenerationSet,
 )
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import KeptGeneration, get_kept, set_ledger, set_names
+from offsite.repository.generation_sets.ledger import KeptGeneration, SetLayout, get_kept, set_ledger, set_names
 from offsite.repository.local_memory import ReleaseMemory
 from offsite.repository.repository import Repository
 from offsite.repository.restores.record import try_unfinished_restores
 from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
+
+_WORDS = {
+    GenerationEntryKind.JOINED: "this process runs the instance",
+    GenerationEntryKind.BEGUN: "generation {} begins, from the first offset on",
+    GenerationEntryKind.COMPLETED: "generation {} is complete",
+    GenerationEntryKind.ASKED: "generation {} is old enough: the other instance may begin the next one",
+    GenerationEntryKind.SWITCHED: "generation {} has reached the end, and is the active one",
+    GenerationEntryKind.REMOVING: "generation {} is being removed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,3 +219,46 @@ def _place(name: str, founding: Founding | None, number: int) -> str:
     if founding is not None and founding.place:
         return place_of(founding.place, name, number)
     return SetLayout(name=name).backup_name(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLine:
+    """A line. `active`: the number of the active generation; `restorable`: the number of the generation to restore
+    from; 0: none yet. `lasts`: the line describes a lasting state, and its repetition is no news."""
+
+    text: str
+    set: str
+    active: int
+    restorable: int
+    lasts: bool = False
+
+
+def line_of(completed: CompletedEffect) -> ReportLine | None:
+    """The line for a completed effect; None if not worth a line."""
+    state, text = completed.state, _text(completed.effect)
+    if text is None:
+        return None
+    newest = state.restorable
+    return ReportLine(
+        text=text,
+        set=state.name,
+        active=state.active,
+        restorable=0 if newest is None else newest.number,
+        lasts=isinstance(completed.effect, CopyGeneration | Rest),
+    )
+
+
+def _text(effect: Effect) -> str | None:
+    match effect:
+        case AppendEntry(kind=kind, generation=number):
+            return _WORDS[kind].format(number) if kind in _WORDS else None
+        case Send(event=event, to=to):
+            return f"{event} is sent to instance {to}"
+        case RemoveGeneration(generation=number):
+            return f"generation {number} is removed"
+        case CopyGeneration(generation=number, why=why):
+            return f"generation {number} is read" + (f", and does not take over: {why}" if why else "")
+        case Rest(why=why):
+            return why
+        case _:
+            return None

@@ -7,11 +7,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from offsite.archives.export.run import ExportResult
+from offsite.backup.outages import Outages
+from offsite.engine.runner import Runner
+from offsite.follow.follower import Round
+from offsite.generations.decision import CompletedEffect
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
 from offsite.log.range import PartitionId
 from offsite.model.cleanup_policy import is_compacted
+from offsite.model.clock import Clock
 from offsite.model.selection import TopicSelection, drill_copies
 from offsite.repository.removal import Announce
+from offsite.repository.repository import Repository
 
 GenerationEnds = Mapping[PartitionId, int]
 """(topic, topic id, partition) → the offset behind the last offset that a generation holds, above 0."""
@@ -36,6 +44,25 @@ class RoundResult:
     topics: frozenset[tuple[str, str]]
     commit: int
     partitions: int
+
+
+def _unheard(_: ExportResult) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """The parts that an instance works with, and its callbacks."""
+
+    repository: Repository
+    cluster: Cluster
+    runner: Runner
+    outages: Outages
+    clock: Clock
+    collect_after_s: float
+    on_round: Callable[[Round], None]
+    on_effect: Callable[[CompletedEffect], None]
+    on_export: Callable[[ExportResult], None] = _unheard
 
 
 class GenerationTarget(Protocol):

@@ -15,7 +15,7 @@ from offsite.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_
 from offsite.points.point_cut import DefaultPoint, default_point
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import import_origin
-from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
+from offsite.repository.generation_sets.ledger import SetLayout, set_of_backup
 from offsite.repository.heads import RememberedHead, find_vanished
 from offsite.repository.removal import KEPT_MS, RemovedBackup
 from offsite.repository.repository import Repository, describe_strangers, strangers_around, strangers_in

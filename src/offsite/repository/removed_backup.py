@@ -14,8 +14,7 @@ from offsite.repository.declared import history as declared
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_ledger, declared_uids
 from offsite.repository.generation_sets.generation_set import GenerationPhase
-from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
-from offsite.repository.generation_sets.ledger import set_ledger
+from offsite.repository.generation_sets.ledger import SetLayout, set_ledger, set_of_backup
 from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import KEPT_MS, RemovedBackup
 from offsite.repository.snapshots.audit_record import GENERATION, AuditLayout, AuditLine, read_audit

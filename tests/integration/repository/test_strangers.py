@@ -21,8 +21,7 @@ from offsite.model.errors import DamagedCommit, DamagedObject, StoreDenied, Stor
 from offsite.repository.checkpoint_records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_uids, owner_of
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import set_names
+from offsite.repository.generation_sets.ledger import SetLayout, set_names
 from offsite.repository.job_records import list_jobs
 from offsite.repository.layout import BackupLayout, is_own_key
 from offsite.repository.lease import ProcessIdentity

@@ -9,14 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.generations.assembly import line_of
-from offsite.generations.decision import AppendEntry, CopyGeneration, ReadTopic, Rest
-from offsite.generations.instance import CompletedEffect
+from offsite.generations.decision import AppendEntry, CompletedEffect, CopyGeneration, ReadTopic, Rest
+from offsite.generations.status import line_of
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.repository.generation_sets.entry import Founding, GenerationEntry, GenerationEntryKind, Instance
 from offsite.repository.generation_sets.generation_set import GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout
-from offsite.repository.generation_sets.ledger import KeptGeneration, put_kept, set_ledger
+from offsite.repository.generation_sets.ledger import KeptGeneration, SetLayout, put_kept, set_ledger
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.stores.posix_store import open_folder

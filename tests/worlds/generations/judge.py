@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
-from offsite.repository.generation_sets.layout import SetLayout, set_of_backup
+from offsite.repository.generation_sets.ledger import SetLayout, set_of_backup
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from tests.worlds.generations.world import SET, Process, World
 

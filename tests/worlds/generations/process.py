@@ -13,10 +13,10 @@ from typing import Any
 
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.generations.assembly import Workshop, open_instance
 from offsite.generations.decision import AppendEntry, Effect, GenerationFacts
-from offsite.generations.instance import RunningInstance
+from offsite.generations.instance import RunningInstance, open_instance
 from offsite.generations.request import GenerationsRequest
+from offsite.generations.target import Workshop
 from offsite.kafka import cluster
 from offsite.model.clock import SystemClock
 from offsite.model.errors import GenerationTakenOver

@@ -11,7 +11,7 @@ from offsite.generations.archive_target import place_of
 from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import decode
 from offsite.repository.backup import Backup
-from offsite.repository.generation_sets.layout import SetLayout
+from offsite.repository.generation_sets.ledger import SetLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState

@@ -13,23 +13,24 @@ import pytest
 from offsite.archives.formats import open_reader
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
-from offsite.generations import instance
+from offsite.generations import comparison
 from offsite.generations.archive_target import place_of
-from offsite.generations.assembly import Workshop, line_of, open_instance
 from offsite.generations.backup_target import BackupTarget
 from offsite.generations.coordination import CoordinationTopic
-from offsite.generations.decision import Rest
-from offsite.generations.instance import CompletedEffect, RunningInstance
+from offsite.generations.decision import CompletedEffect, Rest
+from offsite.generations.instance import RunningInstance, open_instance
 from offsite.generations.message import TOPIC, CoordinationMessage, Event, decode_message, encode_message
 from offsite.generations.removals import GenerationRemoval
 from offsite.generations.request import GenerationsRequest
 from offsite.generations.status import (
     backup_or_generation,
+    line_of,
     refuse_release,
     release,
     report_sets,
     restores_elsewhere,
 )
+from offsite.generations.target import Workshop
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
@@ -718,7 +719,7 @@ def test_a_generation_whose_commits_are_away_is_not_taken_for_empty(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: Sequence[str]
 ) -> None:
     """A part of it is on another disk, or is being copied back."""
-    monkeypatch.setattr(instance, "COMPARED_AGAIN_AFTER", 2)
+    monkeypatch.setattr(comparison, "COMPARED_AGAIN_AFTER", 2)
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
     place = Path(pair.site.repository.store.url) / "backups" / "pair.gen-1"
@@ -753,7 +754,7 @@ def test_what_was_replaced_or_deleted_may_be_missing(pair: Pair) -> None:
 
 def test_a_comparison_is_made_again_after_some_rounds(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads every key of both; and the producers of a source may write what is missing again."""
-    monkeypatch.setattr(instance, "COMPARED_AGAIN_AFTER", 5)
+    monkeypatch.setattr(comparison, "COMPARED_AGAIN_AFTER", 5)
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     a.step()
     empty(pair)

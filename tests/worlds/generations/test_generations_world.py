@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsite.generations import decision, instance, removals
+from offsite.generations import comparison, decision, instance, removals
 from offsite.generations.decision import AppendEntry, GenerationFacts, InstanceView, RemoveGeneration
 from offsite.generations.message import Event
 from offsite.model.errors import DamagedObject
@@ -18,7 +18,6 @@ from offsite.repository.generation_sets.entry import (
     GenerationEntry,
     GenerationEntryKind,
     Instance,
-    StoredEntry,
     encode_entry,
     entry_hash,
 )
@@ -68,7 +67,7 @@ def guard_before_the_log_is_read(patch: pytest.MonkeyPatch) -> None:
 def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     def append(self: ledger.SetLedger, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet:
         data = encode_entry(entry)
-        state = generation_set.apply_entry(to, StoredEntry(entry=entry, hash=entry_hash(data)))
+        state = generation_set.apply_entry(to, entry, entry_hash(data))
         self.store.delete(self.key(entry.seq))
         self.store.put_if_absent(self.key(entry.seq), data)
         return state
@@ -110,11 +109,11 @@ def silence_is_the_end(patch: pytest.MonkeyPatch) -> None:
         return replace(right(self, generation, guard), at_end=True)
 
     patch.setattr(world.PausingTarget, "copy", copy)
-    patch.setattr(instance, "lacking", lambda *_: ())
+    patch.setattr(comparison, "lacking", lambda *_: ())
 
 
 def a_switch_removes_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(instance, "lacking", lambda *_: ())
+    patch.setattr(comparison, "lacking", lambda *_: ())
 
 
 def ends_are_all_that_is_compared(patch: pytest.MonkeyPatch) -> None:

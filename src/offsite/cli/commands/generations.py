@@ -32,11 +32,10 @@ from offsite.repository.generation_sets.entry import Instance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offsite.generations.assembly import ReportLine
-    from offsite.generations.instance import CompletedEffect
+    from offsite.generations.decision import CompletedEffect
     from offsite.generations.removals import GenerationRemoval
     from offsite.generations.request import GenerationsRequest
-    from offsite.generations.status import GenerationReport, SetReport
+    from offsite.generations.status import GenerationReport, ReportLine, SetReport
 
 
 Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
@@ -206,7 +205,8 @@ def _run(
     output: OutputFormat,
 ) -> None:
     from offsite.backup.outages import Outages
-    from offsite.generations.assembly import Workshop, open_instance
+    from offsite.generations.instance import open_instance
+    from offsite.generations.target import Workshop
     from offsite.model.clock import SystemClock
     from offsite.monitor.waiting import WaitReporter
 
@@ -243,7 +243,7 @@ class _EventPrinter:
         self._last = ""
 
     def __call__(self, happened: CompletedEffect) -> None:
-        from offsite.generations.assembly import line_of
+        from offsite.generations.status import line_of
 
         line = line_of(happened)
         if line is None or (line.lasts and line.text == self._last):

@@ -81,14 +81,6 @@ class GenerationEntry:
     founding: Founding | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEntry:
-    """An entry with the hash of its bytes, which the next entry names."""
-
-    entry: GenerationEntry
-    hash: str
-
-
 def encode_entry(entry: GenerationEntry) -> bytes:
     fields: dict[str, JsonValue] = {
         "format": FORMAT,
@@ -108,11 +100,11 @@ def encode_entry(entry: GenerationEntry) -> bytes:
     return encode_object(fields)
 
 
-def decode_entry(data: bytes, *, key: str) -> StoredEntry:
+def decode_entry(data: bytes, key: str) -> GenerationEntry:
     """Decode the entry in `data`, stored at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     document = parse_json_object(data, source=key, damaged=DamagedObject)
     founding = document.optional_child("founding")
-    entry = GenerationEntry(
+    return GenerationEntry(
         seq=document.count("seq"),
         previous=document.text("previous"),
         kind=document.member("kind", GenerationEntryKind),
@@ -125,7 +117,6 @@ def decode_entry(data: bytes, *, key: str) -> StoredEntry:
         by=document.text("by"),
         founding=None if founding is None else _founding(founding),
     )
-    return StoredEntry(entry=entry, hash=entry_hash(data))
 
 
 def entry_hash(data: bytes) -> str:

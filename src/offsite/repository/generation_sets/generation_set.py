@@ -7,7 +7,7 @@ and create-only), and a forbidden entry is void.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -16,7 +16,6 @@ from offsite.repository.generation_sets.entry import (
     GenerationEntry,
     GenerationEntryKind,
     Instance,
-    StoredEntry,
 )
 from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
@@ -102,26 +101,17 @@ class GenerationSet:
         return next((generation for generation in reversed(self.generations) if generation.is_whole), None)
 
 
-def apply_entry(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
-    """The state behind an entry. Raises `EntryRefusedError`."""
-    entry = stored.entry
+def apply_entry(state: GenerationSet, entry: GenerationEntry, head: str) -> GenerationSet:
+    """The state behind an entry whose bytes have the hash `head`. Raises `EntryRefusedError`."""
     if (entry.seq, entry.previous) != (state.seq + 1, state.head):
         raise EntryRefusedError(f"entry {entry.seq} does not follow entry {state.seq}")
     if entry.kind not in _SPOKEN_BY_ANYBODY and state.holders.get(entry.instance) != entry.word:
         raise EntryRefusedError(f"entry {entry.seq} is by a process that does not run instance {entry.instance}")
     changed = _APPLIED[entry.kind](state, entry)
     if entry.kind is GenerationEntryKind.RELEASED and (generation := changed.generation(entry.generation)) is not None:
-        word = LedgerEntryInfo(hash=stored.hash, by=entry.by, at_ms=entry.at_ms)
+        word = LedgerEntryInfo(hash=head, by=entry.by, at_ms=entry.at_ms)
         changed = _with(changed, replace(generation, released=word))
-    return replace(changed, seq=entry.seq, head=stored.hash)
-
-
-def fold_entries(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
-    """The state behind all of `entries`. Raises `EntryRefusedError`."""
-    state = GenerationSet(name=name)
-    for entry in entries:
-        state = apply_entry(state, entry)
-    return state
+    return replace(changed, seq=entry.seq, head=head)
 
 
 def _need(condition: object, rule: str) -> None:
