@@ -22,8 +22,7 @@ from offsite.model.errors import BadResource
 from offsite.operator.core.records import Edit, ResourceRecord
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace, resolve_backup
 from offsite.operator.decide.observed import ObservedAgents
-from offsite.operator.folder.admission import Admissions
-from offsite.operator.folder.documents import DeclaredDocuments, Document, digest_of, documents_of
+from offsite.operator.folder.declarations import Admissions, DeclaredDocuments, Document, digest_of, documents_of
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import ResourceKey
 from offsite.operator.world.backups import BackupExecutor, ReconciledBackup, reconcile

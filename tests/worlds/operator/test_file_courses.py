@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offsite.operator.folder.admission import Admissions
+from offsite.operator.folder.declarations import Admissions
 from offsite.operator.world.backups import BackupExecutor
 from offsite.operator.world.observe import RepositoryAliases
 from tests.worlds.operator import file_world
@@ -51,7 +51,7 @@ def by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
         return steady.look(key, what, now_s=now_ms / 1000, now_ms=now_ms)
 
     patch.setattr(Admissions, "_look_at", look_at)
-    patch.setattr("offsite.operator.folder.documents.LOOKS_MIN", 0.001)
+    patch.setattr("offsite.operator.folder.declarations.LOOKS_MIN", 0.001)
 
 
 def at_the_first_look(patch: pytest.MonkeyPatch) -> None:

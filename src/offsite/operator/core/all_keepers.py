@@ -14,9 +14,9 @@ from offsite.model.journal import failed, safe_line, safe_trace
 from offsite.operator.core.backup_keeper import BackupKeeper
 from offsite.operator.core.expiry_jobs import ExpiryJobs, QueuedExpiry
 from offsite.operator.core.job_keepers import RestoreKeeper, ScheduleKeeper
-from offsite.operator.core.keeper import Keeper, NoteWriter, Reconciled, RecordStore, TendedAgents
+from offsite.operator.core.keeper import Keeper, NoteWriter, Reconciled, TendedAgents
 from offsite.operator.core.processes import Launches
-from offsite.operator.core.records import ResourceRecord
+from offsite.operator.core.records import RecordStore, ResourceRecord
 from offsite.operator.core.status import Condition
 from offsite.operator.decide.desired import DesiredBackup
 from offsite.operator.decide.restore import DesiredRestore

@@ -13,9 +13,9 @@ from offsite.model.journal import decided, warned
 from offsite.model.names import named
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.core.expiry_jobs import ExpiryJobs, QueuedExpiry
-from offsite.operator.core.keeper import NoteWriter, Reconciled, RecordStore, TendedAgents, add_place, make_note
+from offsite.operator.core.keeper import NoteWriter, Reconciled, TendedAgents, make_note
 from offsite.operator.core.processes import Launches, ProcessLaunch
-from offsite.operator.core.records import ResourceRecord
+from offsite.operator.core.records import RecordStore, ResourceRecord, add_place
 from offsite.operator.core.status import Condition, describe_backups, describe_members
 from offsite.operator.decide.backup import QUIET_MS, BackupCondition, ConditionType, SlotAvailability
 from offsite.operator.decide.backup import seal as unsealed

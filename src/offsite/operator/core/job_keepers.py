@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from offsite.model.errors import BadResource, OffsiteError, check
 from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.core.keeper import NoteWriter, Reconciled, RecordStore, add_place, make_note
-from offsite.operator.core.records import ResourceRecord
+from offsite.operator.core.keeper import NoteWriter, Reconciled, make_note
+from offsite.operator.core.records import RecordStore, ResourceRecord, add_place
 from offsite.operator.core.status import Condition
 from offsite.operator.decide.desired import Account, DesiredBackup, RepositoryPlace, resolve_backup
 from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore, resolve_stopped_restore

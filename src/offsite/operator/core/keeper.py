@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, ResourceConflict
+from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.core.records import Edit, ResourceRecord
+from offsite.operator.core.records import ResourceRecord
 from offsite.operator.core.status import Condition
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.world.observe import AgentRuntime, Observer
@@ -98,19 +98,6 @@ class Keeper(Protocol):
         """Take one step towards the requested deletion; None: nothing is left, and the record may be deleted."""
 
 
-class RecordStore(Protocol):
-    """The store of records."""
-
-    def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
-        """Return the record as changed by `edit`; concurrent changes are not lost."""
-
-    def find(self, kind: str, name: str) -> ResourceRecord | None:
-        """Return the record of that name, in the namespace of the current resource; None if it does not exist."""
-
-    def uids(self) -> Collection[str]:
-        """Return the uids of all existing resources, at most minutes old."""
-
-
 class TendedAgents(AgentRuntime, Protocol):
     """The agents of a home."""
 
@@ -122,30 +109,6 @@ class TendedAgents(AgentRuntime, Protocol):
 
     def problem(self, uid: str) -> str:
         """Return why agents do not run, as far as known; empty: no problem."""
-
-
-def add_place(
-    records: RecordStore,
-    record: ResourceRecord,
-    place: RepositoryPlace,
-    *,
-    among: Sequence[RepositoryPlace] | None = None,
-) -> ResourceRecord:
-    """Return the current record, with the place recorded before anything starts there: nothing that started is ever
-    lost. `among`: the places of `record` and `place` without aliases. Raises `ResourceConflict` if the resource is
-    being deleted: nothing may start for the resource."""
-
-    def edit(now: ResourceRecord | None) -> ResourceRecord | None:
-        if now is None or now.uid != record.uid or now.is_deleted:
-            return now
-        spelt_otherwise = set(record.places) - set(among) if among is not None else set()
-        places = tuple(noted_place for noted_place in now.places if noted_place not in spelt_otherwise)
-        return replace(now, places=places if place in places else (*places, place))
-
-    now = records.change(record.kind, record.name, edit)
-    if now is None or now.uid != record.uid or now.is_deleted:
-        raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="try again")
-    return now
 
 
 def make_note(

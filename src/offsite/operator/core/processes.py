@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from offsite.engine.sessions.master import runs_in_one_jvm
-from offsite.model.errors import BadResource, JobNotBegun
+from offsite.model.errors import BadResource, ClusterClosed, JobNotBegun
 from offsite.model.machine import OWN_PYTHON
 from offsite.model.version import __version__
 from offsite.operator.core.accounts import Accounts, select_store_variables, variables_of
@@ -193,11 +193,16 @@ class AgentLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """`command`: the command `offsite` on the local machine."""
+    """`command`: the command `offsite` on the local machine. `allow`: raises `BadResource` for a choice of a resource
+    that the home forbids. `closed`: why resources may not use a cluster of the operator; empty: they may.
+    `agents_see_clusters`: whether agents read the same files of clusters; otherwise no choice of theirs is in one."""
 
     layout: FolderLayout
     accounts: Accounts
     command: Sequence[str] = OFFSITE
+    allow: Callable[[DesiredAgents], None] = lambda _: None
+    closed: Callable[[str], str] = lambda _: ""
+    agents_see_clusters: bool = True
 
     def agent(self, uid: str, agents: DesiredAgents) -> AgentLaunch:
         """Return the launch of an agent of a backup. Raises `BadResource` if its account or its cluster is unknown."""
@@ -234,6 +239,7 @@ class Launches:
                     "there",
                     hint="remove it, or start the operator with it",
                 )
+        self.allow(agents)
 
     def expiry(
         self, uid: str, places: Sequence[RepositoryPlace], policy: Expiry, *, is_deletion: bool, identity: str = ""
@@ -267,14 +273,17 @@ class Launches:
         return {**variables_of(self.accounts.account(place), self._inherited()), **variables}
 
     def properties(self, cluster: str) -> bytes:
-        """Return the file with which agents reach their cluster. Raises `BadResource` if it does not exist."""
-        return self.reach(cluster)
+        """Return the file with which agents reach their cluster, if they see it. Raises as `reach`."""
+        return self.reach(cluster) if self.agents_see_clusters else b""
 
     def reach(self, cluster: str) -> bytes:
-        """Return the file that says how to reach a cluster from here. Raises `BadResource` if it does not exist."""
+        """Return the file that says how to reach a cluster from here. Raises `BadResource` if it does not exist, and
+        `ClusterClosed`."""
         path = self.layout.cluster(cluster)
         if (data := read_whole(path)) is None:
             raise BadResource(f"there is no cluster {cluster!r}", hint=f"write its bootstrap.servers into {path}")
+        if problem := self.closed(cluster):
+            raise ClusterClosed(f"cluster {cluster} {problem}")
         return data
 
     def _inherited(self) -> dict[str, str]:

@@ -1,27 +1,22 @@
-"""The records of resources. Declarations come, change and go; the record of a resource is its last valid state: uid,
-generation, and the spec in force. The time since when no file declares a resource is not stored: every operator
-measures the time itself.
+"""The record of a resource, and the store of records of a home. Declarations come, change and go; the record is the
+last valid state, with uid, generation, and the spec in force.
 
-A record is changed in one way only (`ResourceRecords.change`): read, decide, replace, under a lock. So two
-operators of a folder give a resource the same uid and count the same generations, and a finalizer is cleared once.
+A record is changed in one way only (`RecordStore.change`): read, decide, replace. So two operators give a resource the
+same uid and count the same generations, and a finalizer is cleared once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from offsite.model.errors import DamagedObject, check
-from offsite.model.journal import warned
+from offsite.model.errors import ResourceConflict
 from offsite.model.units import format_time
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.operator.core.files import FolderLayout, create_whole, locked, read_json, write_whole
+from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.resources.model import API_VERSION, Resource
 from offsite.operator.resources.parse import parse_resource
-from offsite.repository.json_form import FORMAT, encode_object
-from offsite.stores.plain_files import wrap_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,97 +73,38 @@ Edit = Callable[[ResourceRecord | None], ResourceRecord | None]
 """Return the new record from the present one; None: no record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRecords:
-    layout: FolderLayout
-
-    def all(self) -> tuple[ResourceRecord, ...]:
-        """Return every readable record, by kind and name."""
-        records = list[ResourceRecord]()
-        for path in self._paths():
-            try:
-                records += _read(path)
-            except DamagedObject as error:  # `find` reports the damage of that record
-                warned("damaged", why=error.message, hint=error.hint)
-        return tuple(records)
-
-    def uids(self) -> frozenset[str]:
-        """Return the uids of all existing resources. Raises `DamagedObject` if a record cannot be read."""
-        return frozenset(record.uid for path in self._paths() for record in _read(path))
-
-    def find(self, kind: str, name: str) -> ResourceRecord | None:
-        """Return the record. Raises `DamagedObject`."""
-        document = read_json(self.layout.record(kind, name))
-        return None if document is None else _record(document)
+class RecordStore(Protocol):
+    """The store of records."""
 
     def change(self, kind: str, name: str, edit: Edit) -> ResourceRecord | None:
-        """Return the record as changed by `edit`. No other process changes a record meanwhile."""
-        path = self.layout.record(kind, name)
-        with locked(self.layout.lock):
-            before = self.find(kind, name)
-            after = edit(before)
-            if after == before:
-                return before
-            if after is None:
-                with wrap_errors("remove", str(path)):
-                    path.unlink(missing_ok=True)
-                return None
-            data = encode_object({"format": FORMAT, **_fields(after)})
-            if before is None:
-                check(create_whole(path, data), f"the record of {kind} {name} came into being under a lock")
-            else:
-                write_whole(path, data)
-            return after
+        """Return the record as changed by `edit`; concurrent changes are not lost."""
 
-    def _paths(self) -> list[Path]:
-        with wrap_errors("list", str(self.layout.records)):
-            try:
-                paths = sorted(self.layout.records.iterdir())
-            except FileNotFoundError:
-                return []
-        return [path for path in paths if path.suffix == ".json" and not path.name.startswith(".")]
+    def find(self, kind: str, name: str) -> ResourceRecord | None:
+        """Return the record of that name, in the namespace of the current resource; None if it does not exist."""
+
+    def uids(self) -> Collection[str]:
+        """Return the uids of all existing resources, at most minutes old."""
 
 
-def _read(path: Path) -> list[ResourceRecord]:
-    """Return the record; empty if the record was deleted meanwhile."""
-    document = read_json(path)
-    return [] if document is None else [_record(document)]
+def add_place(
+    records: RecordStore,
+    record: ResourceRecord,
+    place: RepositoryPlace,
+    *,
+    among: Sequence[RepositoryPlace] | None = None,
+) -> ResourceRecord:
+    """Return the current record, with the place recorded before anything starts there: nothing that started is ever
+    lost. `among`: the places of `record` and `place` without aliases. Raises `ResourceConflict` if the resource is
+    being deleted: nothing may start for the resource."""
 
+    def edit(now: ResourceRecord | None) -> ResourceRecord | None:
+        if now is None or now.uid != record.uid or now.is_deleted:
+            return now
+        spelt_otherwise = set(record.places) - set(among) if among is not None else set()
+        places = tuple(noted_place for noted_place in now.places if noted_place not in spelt_otherwise)
+        return replace(now, places=places if place in places else (*places, place))
 
-def _fields(record: ResourceRecord) -> Mapping[str, JsonValue]:
-    return {
-        "kind": record.kind,
-        "name": record.name,
-        "uid": record.uid,
-        "generation": record.generation,
-        "spec": dict(record.spec),
-        "source": record.source,
-        "created_ms": record.created_ms,
-        "missing_ms": 0,  # as earlier versions read it
-        "deletion_ms": record.deletion_ms,
-        "finalizers": list(record.finalizers),
-        "places": [f"{place.account} {place.repository}" for place in record.places],
-    }
-
-
-def _record(document: JsonObject) -> ResourceRecord:
-    spec = document.fields.get("spec")
-    if not isinstance(spec, Mapping):
-        raise document.wrong("spec", "an object")
-    return ResourceRecord(
-        kind=document.text("kind"),
-        name=document.text("name"),
-        uid=document.text("uid"),
-        generation=document.count("generation"),
-        spec=spec,
-        source=document.text("source"),
-        created_ms=document.count("created_ms"),
-        deletion_ms=document.count("deletion_ms"),
-        finalizers=tuple(document.texts("finalizers")),
-        places=tuple(_place(text) for text in document.texts("places")),
-    )
-
-
-def _place(text: str) -> RepositoryPlace:
-    account, _, repository = text.partition(" ")  # names of accounts hold no space
-    return RepositoryPlace(account=account, repository=repository)
+    now = records.change(record.kind, record.name, edit)
+    if now is None or now.uid != record.uid or now.is_deleted:
+        raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="try again")
+    return now

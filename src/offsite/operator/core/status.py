@@ -1,34 +1,18 @@
-"""The status of a resource: the last observation of an operator, the same in all homes. In a folder: a file beside the
-declaration, written as a whole, after a change and regularly, because the status holds the time of the last look.
-"""
+"""The status of a resource: the last observation of an operator, the same in all homes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
-from offsite.model.errors import BadOption, BadResource
-from offsite.model.units import format_time, parse_time
+from offsite.model.units import format_time
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.core.files import STATUS_SUFFIX, FolderLayout, read_text, write_whole
-from offsite.operator.core.records import ResourceRecord
 from offsite.operator.decide.observed import ObservedBackup, ObservedLowLevel
 from offsite.operator.resources.definition import DEFINITIONS
-from offsite.operator.resources.model import API_VERSION, ResourceKey
-from offsite.operator.resources.parse import KINDS, dump_document, load_documents
 from offsite.operator.resources.status import fit_to_model
 from offsite.repository.declared.members import BackupMember
-from offsite.stores.plain_files import wrap_errors
-
-LAST_LOOK = "lastLookTime"
-LAST_LOOK_MS = 30_000
-"""Time between two look times in an unchanged status."""
 
 Fields = Mapping[str, JsonValue]
-_MODE = 0o644
-"""A status holds no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,36 +23,6 @@ class Condition:
     type: str
     message: str
     is_note: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Statuses:
-    """The status files of a folder."""
-
-    layout: FolderLayout
-
-    def read(self, kind: str, name: str) -> Fields:
-        """Return the whole document; empty if the file does not exist or was not written by an operator."""
-        return _read(self.layout.status(kind, name))
-
-    def write(self, key: ResourceKey, record: ResourceRecord | None, status: Fields, *, now_ms: int) -> None:
-        path, age_ms = self.layout.status(*key), now_ms - last_look_ms(self.read(*key))
-        if 0 <= age_ms < LAST_LOOK_MS and _text(path) == _written(key, record, status, now_ms - age_ms):
-            return
-        write_whole(path, _written(key, record, status, now_ms).encode(), mode=_MODE)
-
-    def keep_only(self, keys: Collection[ResourceKey]) -> None:
-        """Remove the status files of deleted resources."""
-        paths = {self.layout.status(*key) for key in keys}
-        with wrap_errors("remove statuses from", str(self.layout.root)):
-            for path in self.layout.root.glob(f"*{STATUS_SUFFIX}"):
-                kind, _, _ = path.name.partition("-")
-                if (
-                    path not in paths
-                    and kind in {known_kind.lower() for known_kind in KINDS}
-                    and _read(path).get("status")
-                ):
-                    path.unlink(missing_ok=True)
 
 
 def build_status(  # noqa: PLR0913  # a status has so many parts
@@ -95,22 +49,6 @@ def build_status(  # noqa: PLR0913  # a status has so many parts
         ],
     }
     return fit_to_model(status, DEFINITIONS[kind].status)
-
-
-def last_look_ms(document: Fields) -> int:
-    """Return the time of the last look in a status, in epoch ms; -1 if unknown."""
-    status = document.get("status")
-    value = status.get(LAST_LOOK) if isinstance(status, Mapping) else None
-    try:
-        return parse_time(value, now_ms=0) if isinstance(value, str) else -1
-    except BadOption:
-        return -1
-
-
-def _written(key: ResourceKey, record: ResourceRecord | None, status: Fields, at_ms: int) -> str:
-    stamped = {**status, LAST_LOOK: format_time(at_ms)}
-    document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": stamped}
-    return "# Written by offsite operator: a change here is lost.\n" + dump_document(document)
 
 
 def describe_backups(observed: ObservedBackup) -> list[JsonValue]:
@@ -149,40 +87,6 @@ def _backup(observed: ObservedLowLevel) -> Fields:
     if observed.problem:
         fields["problem"] = observed.problem
     return fields
-
-
-def _metadata(key: ResourceKey, record: ResourceRecord | None) -> Fields:
-    if record is None:
-        return {"name": key[1]}
-    metadata: dict[str, JsonValue] = {
-        "name": record.name,
-        "uid": record.uid,
-        "generation": record.generation,
-        "creationTimestamp": format_time(record.created_ms),
-    }
-    if record.is_deleted:
-        metadata["deletionTimestamp"] = format_time(record.deletion_ms)
-    if record.finalizers:
-        metadata["finalizers"] = list(record.finalizers)
-    return metadata
-
-
-def _read(path: Path) -> Fields:
-    """Return the document; empty if the file cannot be read: nothing depends on the status, and any person may have
-    written into the file."""
-    try:
-        document, *_ = load_documents(read_text(path), source=path.name)
-    except BadResource:
-        return {}
-    return cast("Fields", document) if isinstance(document, Mapping) else {}
-
-
-def _text(path: Path) -> str:
-    """Return the text of a status; empty if the file cannot be read and will be overwritten."""
-    try:
-        return read_text(path)
-    except BadResource:
-        return ""
 
 
 def _conditions(status: Fields) -> list[Fields]:

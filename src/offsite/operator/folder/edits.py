@@ -26,13 +26,21 @@ from offsite.model.selection import parse_groups, parse_selection, split_pattern
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import parse_duration_s
 from offsite.operator.core.files import FolderLayout, create_whole, read_json, write_json, write_whole
-from offsite.operator.core.records import ResourceRecord, ResourceRecords
+from offsite.operator.core.records import ResourceRecord
 from offsite.operator.decide.options import check_words, parse_parameters
 from offsite.operator.decide.restore import restore_words
 from offsite.operator.decide.schedule import resolve_schedule
-from offsite.operator.folder.admission import contradiction, forbidden_change, spec_of
-from offsite.operator.folder.documents import DeclaredDocuments, Document, digest_of, read_declared
+from offsite.operator.folder.declarations import (
+    DeclaredDocuments,
+    Document,
+    contradiction,
+    digest_of,
+    forbidden_change,
+    read_declared,
+    spec_of,
+)
 from offsite.operator.folder.moves import check_own
+from offsite.operator.folder.resources import ResourceRecords
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.jobs import Restore, Schedule
 from offsite.operator.resources.model import Resource, ResourceKey

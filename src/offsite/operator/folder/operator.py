@@ -24,14 +24,21 @@ from offsite.operator.core.files import ACCOUNTS, FolderLayout
 from offsite.operator.core.keeper import Reconciled
 from offsite.operator.core.monitor import RoundSummary
 from offsite.operator.core.processes import OFFSITE, Launches
-from offsite.operator.core.records import ResourceRecord, ResourceRecords
-from offsite.operator.core.status import LAST_LOOK, Condition, Statuses, build_status
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.core.status import Condition, build_status
 from offsite.operator.decide.queue import QueueRules
-from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S, Admissions
 from offsite.operator.folder.agents import LocalAgents
-from offsite.operator.folder.documents import LOOKS_MIN, StabilizationWindow, read_declared
+from offsite.operator.folder.declarations import (
+    ABSENT_AFTER_S,
+    LOOKS_MIN,
+    SETTLE_S,
+    Admissions,
+    StabilizationWindow,
+    read_declared,
+)
 from offsite.operator.folder.edits import is_whole
 from offsite.operator.folder.moves import bind, check_own
+from offsite.operator.folder.resources import LAST_LOOK, ResourceRecords, Statuses
 from offsite.operator.resources.model import ResourceKey
 from offsite.operator.world.jobs import local_processes
 from offsite.stores.plain_files import make_private_root, wrap_errors

@@ -11,11 +11,12 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.core.accounts import Accounts, read_accounts
 from offsite.operator.core.expiry_jobs import ExpiryJobs
 from offsite.operator.core.files import FolderLayout, read_json
-from offsite.operator.core.records import ResourceRecord, ResourceRecords
-from offsite.operator.core.status import Fields, Statuses, last_look_ms
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.core.status import Fields
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.queue import QueueRules
-from offsite.operator.folder.documents import read_declared
+from offsite.operator.folder.declarations import read_declared
+from offsite.operator.folder.resources import ResourceRecords, Statuses, last_look_ms
 from offsite.operator.resources.model import ResourceKey
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout

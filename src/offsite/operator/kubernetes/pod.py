@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BadResource, ClusterClosed, StoreUnreachable
+from offsite.model.errors import BadResource, StoreUnreachable
 from offsite.operator.core.accounts import Accounts, read_accounts, read_clusters, variables_of
 from offsite.operator.core.all_keepers import SharedState
 from offsite.operator.core.files import FolderLayout
@@ -61,55 +62,6 @@ class PodLayout(FolderLayout):
         return self.root / f"{name}.properties"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodLaunches(Launches):
-    """Agents find their cluster in a Secret unreadable for the operator. `images`: all allowed images of agents.
-    `metadata`: allowed names of labels and annotations of agents' pods. `closed`: why resources of the namespace may
-    not use a cluster of the operator; empty: allowed."""
-
-    images: Sequence[str]
-    metadata: Sequence[str]
-    closed: Callable[[str], str]
-
-    def check(self, agents: DesiredAgents) -> None:
-        Launches.check(self, agents)  # slots=True makes another class, unknown to super()
-        template = agents.template
-        if images := template.images - {*self.images}:  # the image would run with the Secrets of its namespace
-            allowed = ", ".join(self.images)
-            raise BadResource(
-                f"spec.agents.template: image {min(images)!r} is not allowed for agents; allowed: {allowed}",
-                hint="remove it, or start the operator with --allow-image",
-            )
-        if names := {*template.metadata.labels, *template.metadata.annotations} - {*self.metadata}:
-            listed = ", ".join(self.metadata) or "none"
-            raise BadResource(
-                f"spec.agents.template.metadata: {min(names)!r} is not allowed for pods of agents; allowed: {listed}",
-                hint="remove it, or start the operator with --allow-metadata",
-            )
-        self._check_service_account(template.spec.service_account_name, agents.place)
-
-    def _check_service_account(self, name: str, place: RepositoryPlace) -> None:
-        """Pods get the cloud rights of the service account: the account lists them, like its secrets."""
-        account = self.accounts.account(place) if name else None
-        if not name or (account is not None and name in account.service_accounts):
-            return
-        where = f"account {account.name}" if account is not None else "an account with this endpoint"
-        raise BadResource(
-            f"spec.agents.template.spec.serviceAccountName {name!r} is not allowed for agents",
-            hint=f"remove it, or write into {where} in accounts.yaml: serviceAccounts: [{name}]",
-        )
-
-    def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
-        return b""
-
-    def reach(self, cluster: str) -> bytes:
-        """Like the base method. Also raises `ClusterClosed`."""
-        data = Launches.reach(self, cluster)
-        if problem := self.closed(cluster):
-            raise ClusterClosed(f"cluster {cluster} {problem}")
-        return data
-
-
 class Pod:
     """Reads the accounts again for every reconciliation, and keeps opened stores."""
 
@@ -138,7 +90,6 @@ class Pod:
         if namespace not in self.shared:
             copies = self._rules.initial_copies
             self.shared[namespace] = SharedState.of(self._store, initial_copies=copies, namespace=namespace)
-        images = (self._rules.image, *self._rules.images)
 
         def closed(cluster: str) -> str:
             bound = clusters.get(cluster, ())
@@ -146,13 +97,13 @@ class Pod:
             line = add if bound else f"write into {CLUSTERS} {{name: {cluster}, namespaces: [{namespace}]}}"
             return self._closed(namespace, bound, line)
 
-        launches = PodLaunches(
+        launches = Launches(
             layout=self._layout,
             accounts=accounts,
             command=self._rules.command,
-            images=images,
-            metadata=self._rules.metadata,
+            allow=partial(_check_template, self._rules, accounts),
             closed=closed,
+            agents_see_clusters=False,  # they find theirs in a Secret that the operator cannot read
         )
         return launches, self.shared[namespace]
 
@@ -186,6 +137,35 @@ class Pod:
         if namespace in bound or "*" in bound:
             return ""
         return f"is not for namespace {namespace}; to allow it, {line}"
+
+
+def _check_template(rules: HomeRules, accounts: Accounts, agents: DesiredAgents) -> None:
+    """Check the choices of a resource for the pods of its agents. Raises `BadResource`."""
+    template, images = agents.template, (rules.image, *rules.images)
+    if foreign := template.images - {*images}:  # the image would run with the Secrets of its namespace
+        raise BadResource(
+            f"spec.agents.template: image {min(foreign)!r} is not allowed for agents; allowed: {', '.join(images)}",
+            hint="remove it, or start the operator with --allow-image",
+        )
+    if names := {*template.metadata.labels, *template.metadata.annotations} - {*rules.metadata}:
+        listed = ", ".join(rules.metadata) or "none"
+        raise BadResource(
+            f"spec.agents.template.metadata: {min(names)!r} is not allowed for pods of agents; allowed: {listed}",
+            hint="remove it, or start the operator with --allow-metadata",
+        )
+    _check_service_account(template.spec.service_account_name, accounts, agents.place)
+
+
+def _check_service_account(name: str, accounts: Accounts, place: RepositoryPlace) -> None:
+    """Pods get the cloud rights of the service account: the account lists them, like its secrets."""
+    account = accounts.account(place) if name else None
+    if not name or (account is not None and name in account.service_accounts):
+        return
+    where = f"account {account.name}" if account is not None else "an account with this endpoint"
+    raise BadResource(
+        f"spec.agents.template.spec.serviceAccountName {name!r} is not allowed for agents",
+        hint=f"remove it, or write into {where} in accounts.yaml: serviceAccounts: [{name}]",
+    )
 
 
 def _opened(rules: HomeRules, accounts: Accounts) -> Store:

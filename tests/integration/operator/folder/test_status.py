@@ -8,8 +8,8 @@ import pytest
 
 from offsite.cli.views.operator import render_resources
 from offsite.operator.core.files import FolderLayout
-from offsite.operator.core.records import ResourceRecord, ResourceRecords
-from offsite.operator.core.status import Statuses, last_look_ms
+from offsite.operator.core.records import ResourceRecord
+from offsite.operator.folder.resources import ResourceRecords, Statuses, last_look_ms
 from offsite.operator.folder.views import ResourceList, list_resources
 from tests.shown import shown
 from tests.unit.operator.resources.bombs import BOMBS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.operator.folder.documents import StabilizationWindow
+from offsite.operator.folder.declarations import StabilizationWindow
 
 HOUR_S = 3600.0
 

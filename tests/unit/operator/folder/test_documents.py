@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, BadResource
-from offsite.operator.folder.documents import read_declared
+from offsite.operator.folder.declarations import read_declared
 from offsite.operator.resources.parse import load_documents
 
 GOOD = "apiVersion: offsite.dev/v1alpha1\nkind: Backup\nmetadata: {name: %s}\n"

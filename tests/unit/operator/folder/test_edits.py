@@ -8,7 +8,7 @@ import yaml
 
 from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.folder import edits
-from offsite.operator.folder.documents import read_declared
+from offsite.operator.folder.declarations import read_declared
 from offsite.operator.folder.edits import ChangeKind, apply, plan_removal, remove
 from tests.unit.operator.folder.home import Home, opened_home, resource, restore
 

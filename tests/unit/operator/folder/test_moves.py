@@ -10,9 +10,9 @@ import pytest
 
 from offsite.model.errors import BadOption, FolderCopied
 from offsite.operator.core.files import read_json, write_json
-from offsite.operator.core.records import ResourceRecords
 from offsite.operator.folder.edits import apply, plan_removal
 from offsite.operator.folder.moves import confirm_move, plan_move
+from offsite.operator.folder.resources import ResourceRecords
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 
