@@ -53,6 +53,11 @@ from offsite_participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_head
 
 _BEGINNINGS = 5
 """Times that the log may lose its beginning during the first reading."""
+ACKS_TIMEOUT_S = 60.0
+"""Seconds for every session to acknowledge a checkpoint; at least two of the longest lease."""
+POLL_S = 0.1
+"""Seconds between two looks at the control topic."""
+MARKERS_AT_ONCE = 8
 
 
 class ControlReader:
@@ -127,13 +132,6 @@ class ControlReader:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
-
-
-ACKS_TIMEOUT_S = 60.0
-"""Seconds for every session to acknowledge a checkpoint; at least two of the longest lease."""
-POLL_S = 0.1
-"""Seconds between two looks at the control topic."""
-MARKERS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

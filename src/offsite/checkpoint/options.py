@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.repository.checkpoint_records import Stamping
 
+_TOKEN_FILE_MAX_BYTES = 64 * 1024
+
 
 class ParticipantWords(TypedDict, total=False):
     """Options of checkpoints that are opened to applications without transactions (`offsite_participant`)."""
@@ -71,9 +73,6 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
         topics=parse_selection(topics).include,
         control_topic=CONTROL_TOPIC if control_topic is None else check_topic_name(control_topic),
     )
-
-
-_TOKEN_FILE_MAX_BYTES = 64 * 1024
 
 
 class ZeebeWords(TypedDict, total=False):

@@ -48,6 +48,7 @@ POLL_S = 0.5
 """Seconds between two questions to a participant that is not ready."""
 
 _SETTLED_BADLY = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED, CheckpointStatus.DOES_NOT_EXIST})
+_NEXT_HINT = "fix the participant, then take the next checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +225,6 @@ class Participants:
             answers.put((participant.name, error))
         except Exception as error:  # noqa: BLE001  # a participant of others: its mistake must not look like a hang
             answers.put((participant.name, ParticipantFailed(f"it failed: {type(error).__name__}: {error}")))
-
-
-_NEXT_HINT = "fix the participant, then take the next checkpoint"
 
 
 def _declared(name: str, declared: DeclaredPositions | None) -> CheckpointParticipant | None:

@@ -33,6 +33,8 @@ CHOSEN_MAX = (1 << 53) - 1
 _OWN_BELOW = 1 << 62
 """No id as high as this was ever assigned: an id above does not raise the next one."""
 _USED = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED})
+_WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was deleted"}
+BY = "checkpoint delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +133,6 @@ def _known(
     return RequestedCheckpoint(id=report.id, is_new=False)
 
 
-_WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was deleted"}
-
-
 def _next_hint(highest: int) -> str:
     if highest >= MAX_OFFSET:
         return "no id is left in this backup"
@@ -156,9 +155,6 @@ def make_note(backup: Backup, checkpoint: int, *, writer: str, reason: str = "")
         writer=writer,
         reason=reason,
     )
-
-
-BY = "checkpoint delete"
 
 
 def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Participants | None = None) -> CheckpointReport:

@@ -35,6 +35,10 @@ _SUFFIXES = {Instance.A: "activate", Instance.B: "passivate"}
 
 MESSAGES_MAX = 200_000
 """Messages remembered at most: two for every partition number; a stranger may have written any number."""
+REREAD_S = 60.0
+OFFSETS_MAX = 1_000_000
+"""Offsets of a partition that are read at most: two messages for every partition, until compaction runs."""
+_BATCH_RECORDS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +126,6 @@ def _due(state: GenerationSet) -> Iterator[tuple[Announcement, int]]:
     if state.asked_ms:
         yield Announcement(event=Event.ACTIVATE, to=other, at_ms=state.asked_ms), state.asked_partitions
     yield Announcement(event=Event.PASSIVATE, to=other, at_ms=active.complete_ms), active.switch_partitions
-
-
-REREAD_S = 60.0
-OFFSETS_MAX = 1_000_000
-"""Offsets of a partition that are read at most: two messages for every partition, until compaction runs."""
-_BATCH_RECORDS = 500
 
 
 class CoordinationTopic:

@@ -19,6 +19,11 @@ from offsite.repository.generation_sets.entry import Founding, Instance
 from offsite.repository.generation_sets.ledger import SetLayout
 
 BACKUP_TARGET, ARCHIVE_TARGET = "backup", "avro"
+LENGTH = "7d"
+LENGTH_DAYS, LENGTH_HOURS = "compacted.log.backup.length.days", "compacted.log.backup.length.hours"
+INITIAL_STATUS = "compacted.log.backup.initial.status"
+_STATUSES = {"ACTIVATE": True, "PASSIVATE": False}
+_SUFFIXES = {"-activate": Instance.A, "-passivate": Instance.B}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +63,6 @@ def selection_of(founding: Founding | None) -> TopicSelection | None:
     if founding is None:
         return None
     return TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal)
-
-
-LENGTH = "7d"
-LENGTH_DAYS, LENGTH_HOURS = "compacted.log.backup.length.days", "compacted.log.backup.length.hours"
-INITIAL_STATUS = "compacted.log.backup.initial.status"
-_STATUSES = {"ACTIVATE": True, "PASSIVATE": False}
-_SUFFIXES = {"-activate": Instance.A, "-passivate": Instance.B}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,13 @@ from offsite.repository.layout import own_objects
 from offsite.repository.lease import ProcessIdentity
 from offsite.stores.store import Store
 
+LEAST_S = 24 * 3600.0
+"""Seconds that a job is kept at least: a request may be repeated by its idempotency key for so long."""
+SEARCH_KEPT_S = 7 * LEAST_S
+"""Seconds that the result of a search is kept."""
+_ALL = 1 << 62
+_READERS = 8
+
 
 def give_up_job(store: Store, job: str, *, identity: ProcessIdentity) -> None:
     """Shut out a job whose process is gone or silent. A job with an end keeps its end. Raises `LeaseHeld` if a
@@ -70,14 +77,6 @@ def withdraw_job(store: Store, *, kind: str, by: str, word: str, identity: Proce
     JobRecords(store=store, layout=JobLayout(job=job)).put_request(request)
     cancel_job(store, job, by=by)
     give_up_job(store, job, identity=identity)
-
-
-LEAST_S = 24 * 3600.0
-"""Seconds that a job is kept at least: a request may be repeated by its idempotency key for so long."""
-SEARCH_KEPT_S = 7 * LEAST_S
-"""Seconds that the result of a search is kept."""
-_ALL = 1 << 62
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

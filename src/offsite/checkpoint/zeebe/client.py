@@ -31,6 +31,11 @@ REQUEST_TIMEOUT_S = 18.0
 """Seconds for a request, from the connection to the last byte of the answer: gateways give up on brokers after 15."""
 MAX_ANSWER_BYTES = 8 * MIB
 """A status takes 300 bytes for every partition; a list of 100 backups of 100 partitions takes 2 MB."""
+MAX_PARTITIONS = 10_000
+"""Zeebe numbers partitions with 13 bits."""
+_MAX_PARTITION_ID = (1 << 31) - 1
+_MESSAGE_MAX = 500
+"""Characters shown of foreign messages."""
 
 
 class ZeebeOutcomeUnknown(Exception):
@@ -115,13 +120,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "it takes too long" if isinstance(error, TimeoutError) else type(error).__name__
-
-
-MAX_PARTITIONS = 10_000
-"""Zeebe numbers partitions with 13 bits."""
-_MAX_PARTITION_ID = (1 << 31) - 1
-_MESSAGE_MAX = 500
-"""Characters shown of foreign messages."""
 
 
 class ZeebeBackupState(StrEnum):

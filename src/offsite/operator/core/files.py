@@ -37,6 +37,9 @@ from offsite.stores.plain_files import make_private_root, wrap_errors
 
 STATUS_SUFFIX = ".status.yaml"
 ACCOUNTS = "accounts.yaml"
+PRIVATE = 0o600
+LOCK_MAX_S = 5.0
+LOCK_RETRY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +108,6 @@ class FolderLayout:
         resource."""
         suffix = ".yml" if name.endswith(".status") else ".yaml"
         return self.root / f"{kind.lower()}-{name}{suffix}"
-
-
-PRIVATE = 0o600
-LOCK_MAX_S = 5.0
-LOCK_RETRY_S = 0.02
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:

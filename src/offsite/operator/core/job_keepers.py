@@ -26,6 +26,10 @@ from offsite.operator.world.restores import GONE_MS, RestoreExecutor, is_unreach
 from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus, find_target
 from offsite.operator.world.timeline import ScheduleRun
 
+_MISCONFIGURED = "MisconfiguredSchedule"
+_FAILED = "LastRunFailed"
+_CLOCK = "ClockStepped"
+
 
 @dataclass(slots=True, kw_only=True)
 class RestoreKeeper:
@@ -113,11 +117,6 @@ def _restore_reconciled(status: RestoreStatus) -> Reconciled:
         conditions=[Condition(type=condition.type.value, message=condition.message) for condition in status.conditions],
         status=fields,
     )
-
-
-_MISCONFIGURED = "MisconfiguredSchedule"
-_FAILED = "LastRunFailed"
-_CLOCK = "ClockStepped"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -44,6 +44,17 @@ a file."""
 
 _children: list[subprocess.Popen[bytes]] = []
 _lock = threading.Lock()
+OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
+PLACES = "OFFSITE_PLACES"
+"""A variable of expiry jobs over several accounts: the variables that open every place, in the order of `--place`. Two
+accounts may have repositories with one URL, at stores that only their variables distinguish."""
+_SPARK = (MASTER, CONF, PROPERTIES, ARCHIVE) = (
+    *("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"),
+)
+"""The Spark to use: jobs use the operator's Spark, agents use the operator's settings below the settings of their
+template."""
+_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
+"""Variables for the operator itself, or for a typed command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,19 +174,6 @@ def _reap() -> None:
     """Reap ended children: an ended child remains a process until its parent polls."""
     with _lock:
         _children[:] = [process for process in _children if process.poll() is None]
-
-
-OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
-PLACES = "OFFSITE_PLACES"
-"""A variable of expiry jobs over several accounts: the variables that open every place, in the order of `--place`. Two
-accounts may have repositories with one URL, at stores that only their variables distinguish."""
-_SPARK = (MASTER, CONF, PROPERTIES, ARCHIVE) = (
-    *("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"),
-)
-"""The Spark to use: jobs use the operator's Spark, agents use the operator's settings below the settings of their
-template."""
-_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
-"""Variables for the operator itself, or for a typed command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

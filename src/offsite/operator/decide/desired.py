@@ -19,6 +19,10 @@ from offsite.operator.decide.options import check_words, parse_parameters
 from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, DesiredBackupState, format_go_time
 from offsite.repository.declared.entry import BackupSettings, BackupStart, make_settings
 
+MAXIMUM_RETENTION, MINIMUM_RESTORABLE = "expiry.maximumRetention", "expiry.minimumRestorable"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_DOTS = re.compile(r"\.{2,}")
+
 
 def folder_of(url: str) -> str | None:
     """Return the path that `url` names, as `open_store` reads the URL; None: not a folder."""
@@ -60,11 +64,6 @@ def _place(url: str) -> StoragePlace:
     except BadRepositoryUrl as error:
         named = "a place" if "@" in url else repr(url)  # there may be a password
         raise BadResource(f"{named}: {error.message}", hint=error.hint) from error
-
-
-MAXIMUM_RETENTION, MINIMUM_RESTORABLE = "expiry.maximumRetention", "expiry.minimumRestorable"
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-_DOTS = re.compile(r"\.{2,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

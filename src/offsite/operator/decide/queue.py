@@ -11,6 +11,10 @@ Item = TypeVar("Item")
 
 WISH_S = 60.0
 """A namespace that has not asked for so long no longer waits: a waiting namespace asks in every round."""
+LOOK_S = 0.01
+"""Minimum time counted for every round: if no owner takes long, owners come one after the other."""
+RETRY_S = 600.0
+JOB_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,6 @@ class WaitingList:
         return tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
 
 
-LOOK_S = 0.01
-"""Minimum time counted for every round: if no owner takes long, owners come one after the other."""
-
-
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Shares of the time of a single worker: the owner with the least used time comes next. `used_s`: used time of
@@ -92,10 +92,6 @@ class Shares:
 
     def _of(self, owner: str) -> float:
         return self.used_s.get(owner, 0.0)
-
-
-RETRY_S = 600.0
-JOB_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

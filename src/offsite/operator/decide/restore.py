@@ -35,6 +35,22 @@ SETTLE_S = 40.0
 FORGOTTEN_S = 12 * 3600.0
 """If the job of an attempt is not found after so long, the records of the job were deleted (not allowed within a
 day)."""
+_OUTCOMES = {
+    JobState.SUCCEEDED: AttemptOutcome.SUCCEEDED,
+    JobState.PARTIAL: AttemptOutcome.PARTIAL,
+    JobState.FAILED: AttemptOutcome.FAILED,
+    JobState.CANCELLED: AttemptOutcome.CANCELLED,
+}
+_FORGOTTEN = Failure(
+    id="",
+    message="its result is unknown: the records of its job were deleted",
+    hint="check the topics in the cluster",
+)
+_UNPROVEN = Failure(
+    id="",
+    message="not proven: its log says that it succeeded, but no job confirms this",
+    hint="its records were deleted, or it never ran: compare with offsite verify --against",
+)
 
 
 class RestorePhase(StrEnum):
@@ -394,12 +410,6 @@ def _time(timestamp: str, who: str) -> str | None:
     return format_time(times.pop())
 
 
-_OUTCOMES = {
-    JobState.SUCCEEDED: AttemptOutcome.SUCCEEDED,
-    JobState.PARTIAL: AttemptOutcome.PARTIAL,
-    JobState.FAILED: AttemptOutcome.FAILED,
-    JobState.CANCELLED: AttemptOutcome.CANCELLED,
-}
 _PHASES = {
     AttemptOutcome.SUCCEEDED: RestorePhase.COMPLETED,
     AttemptOutcome.PARTIAL: RestorePhase.PARTIALLY_COMPLETED,
@@ -407,13 +417,3 @@ _PHASES = {
     AttemptOutcome.UNKNOWN: RestorePhase.FAILED,
     AttemptOutcome.CANCELLED: RestorePhase.STOPPED,
 }
-_FORGOTTEN = Failure(
-    id="",
-    message="its result is unknown: the records of its job were deleted",
-    hint="check the topics in the cluster",
-)
-_UNPROVEN = Failure(
-    id="",
-    message="not proven: its log says that it succeeded, but no job confirms this",
-    hint="its records were deleted, or it never ran: compare with offsite verify --against",
-)

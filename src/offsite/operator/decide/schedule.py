@@ -32,6 +32,11 @@ _HINT = "minute 0-59, hour 0-23, day 1-31, month 1-12, day of the week 0-7, as i
 _ZONE_HINT = "write it as Europe/Zurich, or UTC"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP = re.compile(r"/([0-9]+)")
+TIMES_MAX = 10_000
+"""Times that one round processes; after a longer pause the next round continues."""
+AHEAD_MS = 5 * 60_000
+"""Clocks of machines differ by less. A decision further ahead was made by a wrong clock."""
+_LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +123,6 @@ def _has_database() -> bool:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return False
     return True
-
-
-TIMES_MAX = 10_000
-"""Times that one round processes; after a longer pause the next round continues."""
-AHEAD_MS = 5 * 60_000
-"""Clocks of machines differ by less. A decision further ahead was made by a wrong clock."""
-_LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 
 
 class DecisionKind(StrEnum):

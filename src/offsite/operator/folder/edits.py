@@ -47,6 +47,9 @@ from offsite.operator.resources.model import Resource, ResourceKey
 from offsite.operator.resources.parse import dump_document, load_documents, parse_resource
 from offsite.stores.plain_files import wrap_errors
 
+_MODE = 0o666
+"""The umask removes bits from the mode: an operator may run as another user."""
+
 
 def check_declared(resource: Resource) -> None:
     """Raises `BadResource`."""
@@ -81,10 +84,6 @@ def _check(resource: Backup | Restore | Schedule) -> None:
         case Schedule(spec=spec):
             resolve_schedule(resource)
             parse_selection(spec.topics or ["*"])
-
-
-_MODE = 0o666
-"""The umask removes bits from the mode: an operator may run as another user."""
 
 
 class ChangeKind(StrEnum):

@@ -22,6 +22,17 @@ from offsite.operator.resources.model import GROUP, VERSION
 
 Body = Mapping[str, Any]
 """An object in the form of the API."""
+TIMEOUT_S = 30.0
+ANSWER_MAX_BYTES = 256 * 1024 * 1024
+OBJECT_MAX_BYTES = 1536 * 1024
+"""The default limit of etcd. A page has a hundred objects: a truncated page is refused."""
+PAGE = 100
+_JSON = "application/json"
+NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""The server returns only metadata."""
+_MESSAGE_MAX = 300
+_KEYS = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+"""Lists that are merged, with the field that identifies an element. Other lists are replaced as a whole."""
 
 
 class KubernetesApi(Protocol):
@@ -84,17 +95,6 @@ def resources_path(kind: str, namespace: str = "") -> str:
     """The path of the resources of a kind in a namespace, or in all namespaces."""
     place = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{GROUP}/{VERSION}{place}/{DEFINITIONS[kind].plural}"
-
-
-TIMEOUT_S = 30.0
-ANSWER_MAX_BYTES = 256 * 1024 * 1024
-OBJECT_MAX_BYTES = 1536 * 1024
-"""The default limit of etcd. A page has a hundred objects: a truncated page is refused."""
-PAGE = 100
-_JSON = "application/json"
-NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""The server returns only metadata."""
-_MESSAGE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +184,6 @@ def _refused(request: str, status: int, answer: object) -> OffsiteError:
 
 
 Object = Mapping[str, Any]
-
-_KEYS = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
-"""Lists that are merged, with the field that identifies an element. Other lists are replaced as a whole."""
 
 
 def strategic_merge(base: Object, patch: Object) -> dict[str, Any]:

@@ -47,6 +47,7 @@ DELETED_MAX = 100
 """Resources deleted without their finalizer since the last round that are remembered."""
 RECHECK_MS = 30_000
 """Time between two reconciliations of a resource that is as declared, or finished."""
+_METADATA = ("name", "namespace", "uid", "generation", "deletionTimestamp", "finalizers")
 
 
 class KubernetesHome:
@@ -269,9 +270,6 @@ def wants_finalizer(body: Body) -> bool:
             return not is_final((body.get("status") or {}).get("phase"))
         case _:
             return False
-
-
-_METADATA = ("name", "namespace", "uid", "generation", "deletionTimestamp", "finalizers")
 
 
 def _in_short(body: Body, kind: str) -> Body:

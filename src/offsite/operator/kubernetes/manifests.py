@@ -49,6 +49,8 @@ CONTAINER_SECURITY: Manifest = {
     "capabilities": {"drop": ["ALL"]},
 }
 _SECONDS_TO_END = 120
+_RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +193,6 @@ def namespace_manifests(tell: RenderSetting, place: Manifest) -> tuple[Manifest,
         _bound(tell, "Role", binding),
         network | {"spec": _reached({"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent"})},
     )
-
-
-_RBAC = "rbac.authorization.k8s.io/v1"
-_ADMISSION = "admissionregistration.k8s.io/v1"
 
 
 def _bound(tell: RenderSetting, kind: str, binding: Manifest) -> Manifest:

@@ -34,6 +34,32 @@ from offsite.operator.resources.pod_template import NUMBER_OR_TEXT, VARIABLE_NAM
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
 FINALIZER = "offsite.dev/deletion"
+SPARK_NAMES = (
+    *("spark.cores.max", "spark.default.parallelism", "spark.driver.cores", "spark.driver.maxResultSize"),
+    *("spark.driver.memory", "spark.driver.memoryOverhead", "spark.dynamicAllocation.enabled"),
+    *("spark.dynamicAllocation.executorIdleTimeout", "spark.dynamicAllocation.initialExecutors"),
+    *("spark.dynamicAllocation.maxExecutors", "spark.dynamicAllocation.minExecutors"),
+    *("spark.dynamicAllocation.shuffleTracking.enabled", "spark.executor.cores", "spark.executor.heartbeatInterval"),
+    *("spark.executor.instances", "spark.executor.memory", "spark.executor.memoryOverhead"),
+    *("spark.executor.memoryOverheadFactor", "spark.executor.pyspark.memory"),
+    *("spark.kubernetes.executor.limit.cores", "spark.kubernetes.executor.request.cores", "spark.locality.wait"),
+    *("spark.memory.fraction", "spark.memory.offHeap.enabled", "spark.memory.offHeap.size"),
+    *("spark.memory.storageFraction", "spark.network.timeout", "spark.offsite.executors.wait"),
+    *("spark.rpc.message.maxSize", "spark.speculation", "spark.sql.shuffle.partitions", "spark.task.cpus"),
+    *("spark.task.maxFailures",),
+)
+"""Spark settings that a resource may set: sizes, numbers, times. Other settings choose code, or where data and secrets
+go."""
+_SIZE = re.compile(r"[0-9A-Za-z.]*")
+_LOCAL = re.compile(r"local(\[[0-9*]+( *, *[0-9]+)?\])?")
+_NAMED_MAX = 8
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_LATER_LETTER = "(?![a-z])"
+_FRACTION = r"[.,](?:0+|9+)(?![0-9])"
 
 
 class DesiredBackupState(StrEnum):
@@ -55,27 +81,6 @@ class Destination(Strict):
     timestamp_format: Annotated[str, StringConstraints(max_length=60)] = DEFAULT_TIMESTAMP_FORMAT
     """Appended to `path` at the start of a backup: the time in UTC, in Go's notation. Empty: no timestamp, so a
     restarted backup continues in place."""
-
-
-SPARK_NAMES = (
-    *("spark.cores.max", "spark.default.parallelism", "spark.driver.cores", "spark.driver.maxResultSize"),
-    *("spark.driver.memory", "spark.driver.memoryOverhead", "spark.dynamicAllocation.enabled"),
-    *("spark.dynamicAllocation.executorIdleTimeout", "spark.dynamicAllocation.initialExecutors"),
-    *("spark.dynamicAllocation.maxExecutors", "spark.dynamicAllocation.minExecutors"),
-    *("spark.dynamicAllocation.shuffleTracking.enabled", "spark.executor.cores", "spark.executor.heartbeatInterval"),
-    *("spark.executor.instances", "spark.executor.memory", "spark.executor.memoryOverhead"),
-    *("spark.executor.memoryOverheadFactor", "spark.executor.pyspark.memory"),
-    *("spark.kubernetes.executor.limit.cores", "spark.kubernetes.executor.request.cores", "spark.locality.wait"),
-    *("spark.memory.fraction", "spark.memory.offHeap.enabled", "spark.memory.offHeap.size"),
-    *("spark.memory.storageFraction", "spark.network.timeout", "spark.offsite.executors.wait"),
-    *("spark.rpc.message.maxSize", "spark.speculation", "spark.sql.shuffle.partitions", "spark.task.cpus"),
-    *("spark.task.maxFailures",),
-)
-"""Spark settings that a resource may set: sizes, numbers, times. Other settings choose code, or where data and secrets
-go."""
-_SIZE = re.compile(r"[0-9A-Za-z.]*")
-_LOCAL = re.compile(r"local(\[[0-9*]+( *, *[0-9]+)?\])?")
-_NAMED_MAX = 8
 
 
 def _named(names: Iterable[str]) -> str:
@@ -249,13 +254,6 @@ class Backup(Resource):
     spec: BackupSpec = BackupSpec()
 
 
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_LATER_LETTER = "(?![a-z])"
-
 _ELEMENTS: Mapping[str, Callable[[datetime], str]] = {
     "January": lambda t: _MONTHS[t.month - 1],
     "Jan" + _LATER_LETTER: lambda t: _MONTHS[t.month - 1][:3],
@@ -292,7 +290,6 @@ _ELEMENTS: Mapping[str, Callable[[datetime], str]] = {
     "Z0700": lambda _: "Z",
     "Z07": lambda _: "Z",
 }
-_FRACTION = r"[.,](?:0+|9+)(?![0-9])"
 _NEXT = re.compile("|".join(f"({element})" for element in [_FRACTION, *sorted(_ELEMENTS, key=len, reverse=True)]))
 _WRITTEN = [None, *(_ELEMENTS[element] for element in sorted(_ELEMENTS, key=len, reverse=True))]
 

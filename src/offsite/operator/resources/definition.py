@@ -39,6 +39,9 @@ from offsite.operator.resources.status import (
 )
 
 CATEGORY = "offsite"
+_POD = "self.agents.template.spec"
+_SOURCES = ", ".join(f"has(v.{field.alias})" for name, field in Volume.model_fields.items() if name != "name")
+_RESTORE_FIELDS = [field.alias or name for name, field in RestoreSpec.model_fields.items() if name != "state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +84,6 @@ class Definition:
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _GENERATION = Column("Generation", ".metadata.generation", "integer", "Counts the changes of spec.")
-_POD = "self.agents.template.spec"
-_SOURCES = ", ".join(f"has(v.{field.alias})" for name, field in Volume.model_fields.items() if name != "name")
-_RESTORE_FIELDS = [field.alias or name for name, field in RestoreSpec.model_fields.items() if name != "state"]
 
 
 def _filled_in(field: str, rule: str, message: str) -> Rule:

@@ -26,6 +26,10 @@ Texts = Annotated[tuple[Annotated[str, StringConstraints(max_length=512)], ...],
 
 
 NO_NEW_BATCHES = "batchBytes needs repartition: all other topics keep the batches of the source"
+TIME_ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
+"""Names of the IANA database. Other entries of its folder (`localtime`, `right/…`) begin with a small letter."""
+FACTORY = "Factory"
+"""The place holder of the database for an unset zone."""
 
 
 class RestoreState(StrEnum):
@@ -112,10 +116,6 @@ _CRON_FIELDS = (
 )
 CRON = "^[ \\t]*(" + ")[ \\t]+(".join(_CRON_FIELDS) + ")[ \\t]*$"
 """The syntax of a cron line that a schema can express. Only the parser knows whether the line ever fires."""
-TIME_ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
-"""Names of the IANA database. Other entries of its folder (`localtime`, `right/…`) begin with a small letter."""
-FACTORY = "Factory"
-"""The place holder of the database for an unset zone."""
 
 
 class Action(StrEnum):

@@ -47,6 +47,14 @@ Patterns = Annotated[tuple[Pattern, ...], Field(max_length=256)]
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 """In a schema: a text that may be written as a whole number."""
+SHOWN_MAX_CHARS = 120
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KEYWORDS = (
+    *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
+    *("minItems", "maxItems", "maxProperties", "required"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations", INT_OR_STRING),
+)
+_STATUS: Schema = {"type": "object", "description": "The last report of the operator. Ignored in a declaration."}
 
 
 def camel(name: str) -> str:
@@ -97,9 +105,6 @@ class Resource(Strict):
     metadata: Metadata
 
 
-SHOWN_MAX_CHARS = 120
-
-
 def shorten(text: str) -> str:
     """Return the beginning of a `text`, on one line."""
     return printable(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")
@@ -114,14 +119,6 @@ def show_value(value: object) -> str:
 
 
 Schema = dict[str, Any]
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_KEYWORDS = (
-    *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
-    *("minItems", "maxItems", "maxProperties", "required"),
-    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations", INT_OR_STRING),
-)
-_STATUS: Schema = {"type": "object", "description": "The last report of the operator. Ignored in a declaration."}
 
 
 def json_schema(model: type[Resource]) -> Schema:

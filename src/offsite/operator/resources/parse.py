@@ -23,6 +23,17 @@ KINDS: Mapping[str, type[Resource]] = {"Backup": Backup, "Restore": Restore, "Sc
 _NAMED_MAX = 8
 _MEANT_MAX_CHARS = 64
 """No suggested name is longer."""
+TEXT_MAX_BYTES = 256 * 1024
+"""Limit of a text: some hundreds of resources. The reader takes up to a second per MiB."""
+NODES_MAX = 10_000
+"""Limit over all documents of a text: some hundreds of resources, in half a second."""
+DEPTH_MAX = 32
+"""Nesting of mappings and lists; resources have less than ten levels."""
+NUMBER_MAX_CHARS = 40
+"""A longer value is text: no 64-bit number is longer."""
+_PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str"}
+_STR, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def parse_resource(document: object, *, source: str) -> Resource:
@@ -86,20 +97,8 @@ def suggest_name(name: str, names: Sequence[str]) -> str:
     return f"did you mean {lower[near[0]]}?" if near else f"known are: {', '.join(names)}"
 
 
-TEXT_MAX_BYTES = 256 * 1024
-"""Limit of a text: some hundreds of resources. The reader takes up to a second per MiB."""
-NODES_MAX = 10_000
-"""Limit over all documents of a text: some hundreds of resources, in half a second."""
-DEPTH_MAX = 32
-"""Nesting of mappings and lists; resources have less than ten levels."""
-NUMBER_MAX_CHARS = 40
-"""A longer value is text: no 64-bit number is longer."""
-
-_PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 _Untyped = Any
 """A value of the reader, which has no types."""
-_STR, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def load_documents(text: str, *, source: str) -> list[object]:

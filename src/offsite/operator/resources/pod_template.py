@@ -41,6 +41,11 @@ KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9]
 """The name of a label or an annotation, in the form of Kubernetes."""
 _KEY_MAX = 317
 Part = TypeVar("Part", bound=BaseModel)
+_DNS = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_KEYS = {"propertyNames": {"maxLength": _KEY_MAX, "pattern": f"^{KEY}$"}}
+VOLUME_TAKEN = f"volume name {CLUSTER} is reserved, and {TEMPORARY} must be an emptyDir: use another name"
+ONE_SOURCE = "a volume needs exactly one of emptyDir, configMap, secret and persistentVolumeClaim"
+MOUNT_OF_NOTHING = "a volumeMount names a volume that the template does not have"
 
 
 def _key(name: str) -> str:
@@ -83,11 +88,9 @@ LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-
 Key = Annotated[str, StringConstraints(pattern=rf"^{KEY}$", max_length=_KEY_MAX)]
 """The name of a label of nodes and pods."""
 _MapKey = Annotated[str, StringConstraints(max_length=_KEY_MAX), AfterValidator(_key)]
-_DNS = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 ObjectName = Annotated[str, StringConstraints(pattern=rf"^{_DNS}$", max_length=253)]
 """The name of a Kubernetes object (RFC 1123 subdomain)."""
 OptionalObjectName = Annotated[str, StringConstraints(pattern=rf"^({_DNS})?$", max_length=253)]
-_KEYS = {"propertyNames": {"maxLength": _KEY_MAX, "pattern": f"^{KEY}$"}}
 Short = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 """The name of a volume (RFC 1123 label)."""
 Labels = Annotated[dict[_MapKey, LabelValue], Field(max_length=32, json_schema_extra=_KEYS)]
@@ -371,11 +374,6 @@ class PodSpec(_Sparse):
         if any(mount.name not in names for container in self.containers for mount in container.volume_mounts):
             raise ValueError(MOUNT_OF_NOTHING)
         return self
-
-
-VOLUME_TAKEN = f"volume name {CLUSTER} is reserved, and {TEMPORARY} must be an emptyDir: use another name"
-ONE_SOURCE = "a volume needs exactly one of emptyDir, configMap, secret and persistentVolumeClaim"
-MOUNT_OF_NOTHING = "a volumeMount names a volume that the template does not have"
 
 
 class PodMetadata(_Sparse):

@@ -46,6 +46,7 @@ _NOTE_BYTES = 256 * 1024 * 1024
 
 _ReadObject: TypeAlias = tuple[str, int, int]
 """Key of a segment, size and time of its object."""
+_NAMED_MAX = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,9 +143,6 @@ def _head(store: Store, key: str) -> ObjectInfo | None:
 
 def _figures(info: ObjectInfo | None) -> tuple[int, int]:
     return (info.size_bytes, info.modified_ms) if info is not None else (0, 0)
-
-
-_NAMED_MAX = 5
 
 
 def has_commit(backup: Backup, last: LastCommit) -> bool:

@@ -20,6 +20,7 @@ SLOTS_PREFIX = "operator/slots/"
 SLOTS_OF_NAMESPACES_PREFIX = "operator/slots-of/"
 _TRIES = 20
 """Other operators may be faster so often: then the slot is left to the next round."""
+TAGS_PREFIX = "operator/restore-tags/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +138,6 @@ def _apply_slot(now: SlotsState, entry: SlotEntry, head: str) -> SlotsState:
 
 
 _SLOTS_FORM = LedgerForm(encode=_encode_slot, decode=_decode_slot, apply=_apply_slot)
-
-
-TAGS_PREFIX = "operator/restore-tags/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ operators find each other's jobs."""
 EnvironmentOf = Callable[[RepositoryPlace, str], Mapping[str, str]]
 """Return the whole environment of a command: the repository of a place with its own credentials only, and the cluster
 of that name; no cluster if the name is empty. Raises `BadResource` for an unknown name."""
+_LINES_MAX = 50
+"""Last lines of a command's output that are searched: only final messages may follow the error document."""
 
 
 class JobProcesses(Protocol):
@@ -120,10 +122,6 @@ class _Turn:
 
     def end(self, job: str) -> None:
         self.turns.processes.end(job)
-
-
-_LINES_MAX = 50
-"""Last lines of a command's output that are searched: only final messages may follow the error document."""
 
 
 def observe_job(report: JobReport) -> ObservedJob:

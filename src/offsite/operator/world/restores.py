@@ -73,6 +73,7 @@ GONE_MS = 3_600_000
 
 IsRestoreInForce = Callable[[DesiredRestore], bool]
 """Whether the desired restore is still in force, so that an attempt may start."""
+_STOPPED = {JobState.LOST, JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED}
 
 
 def _always(desired: DesiredRestore) -> bool:  # noqa: ARG001  # as `IsRestoreInForce`
@@ -344,6 +345,3 @@ def _wrong_source(store: Store, desired: DesiredRestore) -> str:
     if not clusters or desired.source_cluster in clusters:
         return ""
     return f"the backup {desired.backup} belongs to {', '.join(sorted(clusters))}, not to {desired.source_cluster}"
-
-
-_STOPPED = {JobState.LOST, JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED}

@@ -27,6 +27,13 @@ from offsite.stores.store import PutResult, Store
 PREFIX = "operator/schedules/"
 KEPT_DECISIONS = 250
 """Decisions that are kept: more than a status ever shows."""
+FORGOTTEN_MS = 12 * 3_600_000
+"""If the job of a time is not found so long after its deadline, the records of the job may have been deleted (not
+allowed within a day). Then the result is unknown."""
+_ONGOING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
+_BAD = frozenset({JobState.FAILED.value, JobState.LOST.value, JobState.PARTIAL.value, "missed"})
+_ENDED = _BAD | {JobState.SUCCEEDED.value, JobState.CANCELLED.value}
+_SAID = {"lost": "was lost", "partial": "was done in part", "missed": "was missed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +132,6 @@ def _recorded(data: bytes, key: str) -> RecordedDecision:
     )
 
 
-FORGOTTEN_MS = 12 * 3_600_000
-"""If the job of a time is not found so long after its deadline, the records of the job may have been deleted (not
-allowed within a day). Then the result is unknown."""
-_ONGOING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
-_BAD = frozenset({JobState.FAILED.value, JobState.LOST.value, JobState.PARTIAL.value, "missed"})
-_ENDED = _BAD | {JobState.SUCCEEDED.value, JobState.CANCELLED.value}
-
 JobOf = Callable[[RecordedDecision], JobReport | None]
 """Return the job of a fired time; None if the job is not requested yet, or its records were deleted. Raises
 `OffsiteError` if the repository cannot be read."""
@@ -181,9 +181,6 @@ def last_failure(runs: Iterable[ScheduleRun]) -> str:
         return ""
     job = f" (offsite jobs show {newest.job})" if newest.job else ""
     return f"the run of {format_time(newest.time_ms)} {_SAID.get(newest.state, newest.state)}: {newest.message}{job}"
-
-
-_SAID = {"lost": "was lost", "partial": "was done in part", "missed": "was missed"}
 
 
 def _fired(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:

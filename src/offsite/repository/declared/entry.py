@@ -20,6 +20,9 @@ REASON_MAX = 1_000
 NAME_MAX = 200
 """Of the name of a resource, with its namespace."""
 _MEMBER_ID = re.compile(r"[0-9a-f]{32}")
+_NAME = Form(lambda document, name: printable(document.text(name)[:NAME_MAX]))
+_REASON = text_up_to(REASON_MAX, on_write=False)
+_BACKUP = Form(lambda document, name: check_backup_name(document.text(name)))
 
 
 class DeclaredEntryKind(StrEnum):
@@ -67,9 +70,6 @@ def _member_id(document: JsonObject, name: str) -> str:
 
 
 _ID = Form(_member_id)
-_NAME = Form(lambda document, name: printable(document.text(name)[:NAME_MAX]))
-_REASON = text_up_to(REASON_MAX, on_write=False)
-_BACKUP = Form(lambda document, name: check_backup_name(document.text(name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

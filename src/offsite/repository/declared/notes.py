@@ -22,6 +22,11 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 from offsite.stores.store import Store
 
 T = TypeVar("T")
+WHY_MAX = 500
+_BYTES_MAX = 64 * 1024
+REASON_MAX = 1_000
+_KEPT_BYTES_MAX = MIB
+_NOTE_BYTES_MAX = MIB
 
 
 def get_hint(store: Store, key: str, decode: Callable[[JsonObject], T], *, bytes_max: int, uid: str) -> T | None:
@@ -36,10 +41,6 @@ def get_hint(store: Store, key: str, decode: Callable[[JsonObject], T], *, bytes
     except OffsiteError as error:
         warned("hint", why=error.message, uid=uid)
         return None
-
-
-WHY_MAX = 500
-_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +84,6 @@ def _report(document: JsonObject) -> AgentReport:
     )
 
 
-REASON_MAX = 1_000
-_KEPT_BYTES_MAX = MIB
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptBackup:
     """An older backup that stays: name, repository, and reason."""
@@ -118,9 +115,6 @@ def _kept(document: JsonObject) -> tuple[KeptBackup, ...]:
         KeptBackup(backup=line.text("backup"), repository=line.text("repository"), reason=line.text("reason"))
         for line in document.children("kept")
     )
-
-
-_NOTE_BYTES_MAX = MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

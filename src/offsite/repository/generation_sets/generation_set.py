@@ -19,6 +19,8 @@ from offsite.repository.generation_sets.entry import (
 )
 from offsite.stores.numbered_log import EntryRefusedError, LedgerEntryInfo
 
+_SPOKEN_BY_ANYBODY = frozenset({GenerationEntryKind.FOUNDED, GenerationEntryKind.JOINED, GenerationEntryKind.RELEASED})
+
 
 class GenerationPhase(StrEnum):
     """The progress of a generation, in order. From `complete` on, the generation held all of the topics at some moment,
@@ -204,7 +206,6 @@ def _removed(state: GenerationSet, entry: GenerationEntry) -> GenerationSet:
     return _with(state, replace(generation, phase=GenerationPhase.REMOVED, removed_ms=entry.at_ms))
 
 
-_SPOKEN_BY_ANYBODY = frozenset({GenerationEntryKind.FOUNDED, GenerationEntryKind.JOINED, GenerationEntryKind.RELEASED})
 _APPLIED: Mapping[GenerationEntryKind, Callable[[GenerationSet, GenerationEntry], GenerationSet]] = {
     GenerationEntryKind.FOUNDED: _founded,
     GenerationEntryKind.JOINED: _joined,

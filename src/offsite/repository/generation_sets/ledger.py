@@ -31,6 +31,7 @@ SETS_PREFIX = "generations/"
 
 _ENTRY = re.compile(r"generations/[^/]+/ledger/(\d{20})\.json", re.ASCII)
 _BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})", re.ASCII)
+_FORM = LedgerForm(encode=encode_entry, decode=decode_entry, apply=apply_entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +82,6 @@ def set_of_backup(name: str) -> tuple[str, int] | None:
     match = _BACKUP.fullmatch(name)
     return None if match is None else (match["set"], int(match["number"]))
 
-
-_FORM = LedgerForm(encode=encode_entry, decode=decode_entry, apply=apply_entry)
 
 SetLedger: TypeAlias = Ledger[GenerationEntry, GenerationSet]
 
