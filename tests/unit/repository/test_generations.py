@@ -18,12 +18,11 @@ from offsite.model.errors import (
 )
 from offsite.repository.backup import Backup
 from offsite.repository.generation_sets.entry import (
+    GENERATION_ENTRY,
     Founding,
     GenerationEntry,
     GenerationEntryKind,
     Instance,
-    decode_entry,
-    encode_entry,
 )
 from offsite.repository.generation_sets.generation_set import (
     GenerationPhase,
@@ -163,7 +162,7 @@ def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
 )
 def test_a_forged_founding_is_damage(book: Book, field: str, forged: object) -> None:
     entry = book.entry(GenerationEntryKind.FOUNDED, A, founding=replace(FOUNDING, **{field: forged}))
-    book.store.put_if_absent(book.ledger.key(1), encode_entry(entry))
+    book.store.put_if_absent(book.ledger.key(1), GENERATION_ENTRY.encode(entry))
     with pytest.raises(DamagedObject, match=f"{book.ledger.key(1)}.*{field}"):
         book.ledger.read()
 
@@ -205,19 +204,19 @@ def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
 def test_a_forged_entry_is_damage(book: Book) -> None:
     book.upto_switch()
     forged = book.entry(GenerationEntryKind.REMOVING, A, 1)
-    book.store.put_overwrite(book.ledger.key(forged.seq), encode_entry(forged))
+    book.store.put_overwrite(book.ledger.key(forged.seq), GENERATION_ENTRY.encode(forged))
     with pytest.raises(DamagedObject, match="generation 1 is not sealed"):
         book.ledger.read()
 
 
 def test_an_entry_reads_back_and_a_flipped_bit_shows(book: Book) -> None:
     entry = book.entry(GenerationEntryKind.FOUNDED, A, by="process 1 of me")
-    data = encode_entry(entry)
-    assert decode_entry(data, key="k") == entry
+    data = GENERATION_ENTRY.encode(entry)
+    assert GENERATION_ENTRY.decode(data, key="k") == entry
     for position in range(0, len(data), 7):
         flipped = bytes([*data[:position], data[position] ^ 4, *data[position + 1 :]])
         with pytest.raises(DamagedObject):
-            decode_entry(flipped, key="k")
+            GENERATION_ENTRY.decode(flipped, key="k")
 
 
 def test_names() -> None:

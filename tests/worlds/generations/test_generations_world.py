@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -15,11 +16,10 @@ from offsite.generations.message import Event
 from offsite.model.errors import DamagedObject
 from offsite.repository.generation_sets import generation_set, ledger
 from offsite.repository.generation_sets.entry import (
+    GENERATION_ENTRY,
     GenerationEntry,
     GenerationEntryKind,
     Instance,
-    encode_entry,
-    entry_hash,
 )
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
 from tests.worlds.generations import world
@@ -66,8 +66,8 @@ def guard_before_the_log_is_read(patch: pytest.MonkeyPatch) -> None:
 
 def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     def append(self: ledger.SetLedger, entry: GenerationEntry, *, to: GenerationSet) -> GenerationSet:
-        data = encode_entry(entry)
-        state = generation_set.apply_entry(to, entry, entry_hash(data))
+        data = GENERATION_ENTRY.encode(entry)
+        state = generation_set.apply_entry(to, entry, hashlib.sha256(data).hexdigest())
         self.store.delete(self.key(entry.seq))
         self.store.put_if_absent(self.key(entry.seq), data)
         return state

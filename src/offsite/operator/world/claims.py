@@ -6,13 +6,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Annotated
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
-from offsite.model.errors import DamagedObject
 from offsite.model.ids import random_id
+from offsite.model.untrusted.json_codec import Count, Form, Inline, Key, integer_within
 from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.decide.desired import RepositoryPlace
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.stores.numbered_log import EntryRefusedError, Ledger, LedgerForm
 from offsite.stores.store import Store
 
@@ -20,6 +21,9 @@ SLOTS_PREFIX = "operator/slots/"
 SLOTS_OF_NAMESPACES_PREFIX = "operator/slots-of/"
 _TRIES = 20
 """Other operators may be faster so often: then the slot is left to the next round."""
+_LIMIT = Form(lambda document, name: document.count(name) if document.text("kind") == "took" else 0)
+_UNREAD = Form(lambda _document, _name: "")
+"""A random value makes an entry unique; no reader needs it."""
 TAGS_PREFIX = "operator/restore-tags/"
 
 
@@ -36,12 +40,15 @@ class SlotsState:
 class SlotEntry:
     """One entry: `uid` took a slot of `limit`, or gave the slot back. `word`: random value."""
 
-    seq: int
+    seq: Count
     previous: str
     kind: str
     uid: str
-    limit: int
-    word: str = ""
+    limit: Annotated[int, _LIMIT]
+    word: Annotated[str, _UNREAD] = ""
+
+
+_SLOT_ENTRY = StoredForm(SlotEntry)
 
 
 class Slots:
@@ -102,32 +109,6 @@ class Slots:
         self._ledger.append(entry, to=now)
 
 
-def _encode_slot(entry: SlotEntry) -> bytes:
-    return encode_object(
-        {
-            "format": FORMAT,
-            "seq": entry.seq,
-            "previous": entry.previous,
-            "kind": entry.kind,
-            "uid": entry.uid,
-            "limit": entry.limit,
-            "word": entry.word,
-        }
-    )
-
-
-def _decode_slot(data: bytes, key: str) -> SlotEntry:
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    kind = document.text("kind")
-    return SlotEntry(
-        seq=document.count("seq"),
-        previous=document.text("previous"),
-        kind=kind,
-        uid=document.text("uid"),
-        limit=document.count("limit") if kind == "took" else 0,
-    )
-
-
 def _apply_slot(now: SlotsState, entry: SlotEntry, head: str) -> SlotsState:
     holders, uid = now.holders, entry.uid
     fits = {"took": uid not in holders and len(holders) < entry.limit, "gave": uid in holders}
@@ -137,7 +118,7 @@ def _apply_slot(now: SlotsState, entry: SlotEntry, head: str) -> SlotsState:
     return SlotsState(seq=entry.seq, head=head, holders=left)
 
 
-_SLOTS_FORM = LedgerForm(encode=_encode_slot, decode=_decode_slot, apply=_apply_slot)
+_SLOTS_FORM = LedgerForm(encode=_SLOT_ENTRY.encode, decode=_SLOT_ENTRY.decode, apply=_apply_slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +127,9 @@ class TagHolder:
     people."""
 
     uid: str
-    place: RepositoryPlace
-    since_ms: int
-    name: str = ""
+    place: Inline[RepositoryPlace]
+    since_ms: Annotated[int, Key("at_ms"), integer_within(0, MAX_COMMIT_TIME_MS)]
+    name: Annotated[str, Form(lambda document, name: document.optional_text(name) or "")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +143,13 @@ class TagState:
 class TagEntry:
     """One entry: `holder` took the tag; a holder without a uid: the tag was released. `word`: random value."""
 
-    seq: int
+    seq: Count
     previous: str
-    holder: TagHolder
-    word: str = ""
+    holder: Inline[TagHolder]
+    word: Annotated[str, _UNREAD] = ""
+
+
+_TAG_ENTRY = StoredForm(TagEntry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,38 +218,10 @@ class Tags:
         return self._ledger(tag).append(entry, to=now) is not None
 
 
-def _encode_tag(entry: TagEntry) -> bytes:
-    holder = entry.holder
-    return encode_object(
-        {
-            "format": FORMAT,
-            "seq": entry.seq,
-            "previous": entry.previous,
-            "uid": holder.uid,
-            "name": holder.name,
-            "account": holder.place.account,
-            "repository": holder.place.repository,
-            "at_ms": holder.since_ms,
-            "word": entry.word,
-        }
-    )
-
-
-def _decode_tag(data: bytes, key: str) -> TagEntry:
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    holder = TagHolder(
-        uid=document.text("uid"),
-        place=RepositoryPlace(account=document.text("account"), repository=document.text("repository")),
-        since_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        name=document.optional_text("name") or "",
-    )
-    return TagEntry(seq=document.count("seq"), previous=document.text("previous"), holder=holder)
-
-
 def _apply_tag(now: TagState, entry: TagEntry, head: str) -> TagState:
     if (entry.seq, entry.previous) != (now.seq + 1, now.head):
         raise EntryRefusedError(f"entry {entry.seq} does not follow entry {now.seq}")
     return TagState(seq=entry.seq, head=head, holder=entry.holder if entry.holder.uid else None)
 
 
-_TAG_FORM = LedgerForm(encode=_encode_tag, decode=_decode_tag, apply=_apply_tag)
+_TAG_FORM = LedgerForm(encode=_TAG_ENTRY.encode, decode=_TAG_ENTRY.decode, apply=_apply_tag)

@@ -7,21 +7,23 @@ lock under which the entry was decided, and a lower term is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from offsite.model.bounds import MAX_COMMIT_TIME_MS
-from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.json_codec import Count, Form, Spare, TimeMs, text_up_to
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.stores.numbered_log import EntryRefusedError, Ledger, LedgerForm
 from offsite.stores.store import Store
 
 TEXT_MAX = 4000
 """Characters of an error text that are stored."""
+_TEXT = text_up_to(TEXT_MAX, on_read=False)
+_VERIFIED = Form(
+    lambda document, name: {"yes": True, "no": False}.get(document.text(name)),
+    lambda verified: "" if verified is None else "yes" if verified else "no",
+)
 
 
 class AttemptOutcome(StrEnum):
@@ -41,9 +43,9 @@ class AttemptOutcome(StrEnum):
 class Failure:
     """The final error of a command: id, message, hint."""
 
-    id: str
-    message: str
-    hint: str = ""
+    id: Annotated[str, _TEXT]
+    message: Annotated[str, _TEXT]
+    hint: Annotated[str, _TEXT] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,8 @@ class AttemptEnd:
 
     outcome: AttemptOutcome
     job: str = ""
-    verified: bool | None = None
-    failure: Failure | None = None
+    verified: Annotated[bool | None, _VERIFIED] = None
+    failure: Spare[Failure | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +64,17 @@ class RestoreEntry:
     """One entry: attempt number `attempt` starts, or ended as in `end`. `fence`: term of the lock. `word`: random
     value. `at_ms`: time by the store's clock. `by`: the deciding process, for people."""
 
-    seq: int
+    seq: Count
     previous: str
-    attempt: int
-    fence: int
+    attempt: Count
+    fence: Count
     word: str
-    at_ms: int
+    at_ms: TimeMs
     by: str = ""
-    end: AttemptEnd | None = None
+    end: Spare[AttemptEnd | None] = None
+
+
+RESTORE_ENTRY = StoredForm(RestoreEntry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,63 +128,9 @@ def _ended(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
     return replace(history, end=entry.end, ended_ms=entry.at_ms)
 
 
-def encode_restore_entry(entry: RestoreEntry) -> bytes:
-    fields: dict[str, JsonValue] = {
-        "format": FORMAT,
-        "seq": entry.seq,
-        "previous": entry.previous,
-        "attempt": entry.attempt,
-        "fence": entry.fence,
-        "word": entry.word,
-        "at_ms": entry.at_ms,
-        "by": entry.by,
-    }
-    return encode_object(fields if entry.end is None else {**fields, "end": _end_fields(entry.end)})
-
-
-def decode_restore_entry(data: bytes, *, key: str) -> RestoreEntry:
-    """Decode the entry `data` of the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    end = document.optional_child("end")
-    return RestoreEntry(
-        seq=document.count("seq"),
-        previous=document.text("previous"),
-        attempt=document.count("attempt"),
-        fence=document.count("fence"),
-        word=document.text("word"),
-        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        by=document.text("by"),
-        end=None if end is None else _end(end),
-    )
-
-
-def _end_fields(end: AttemptEnd) -> Mapping[str, JsonValue]:
-    verified = "" if end.verified is None else "yes" if end.verified else "no"
-    fields: dict[str, JsonValue] = {"outcome": end.outcome.value, "job": end.job, "verified": verified}
-    if (failure := end.failure) is not None:
-        fields["failure"] = {
-            "id": failure.id[:TEXT_MAX],
-            "message": failure.message[:TEXT_MAX],
-            "hint": failure.hint[:TEXT_MAX],
-        }
-    return fields
-
-
-def _end(document: JsonObject) -> AttemptEnd:
-    failure = document.optional_child("failure")
-    return AttemptEnd(
-        outcome=document.member("outcome", AttemptOutcome),
-        job=document.text("job"),
-        verified={"yes": True, "no": False}.get(document.text("verified")),
-        failure=None
-        if failure is None
-        else Failure(id=failure.text("id"), message=failure.text("message"), hint=failure.text("hint")),
-    )
-
-
 _FORM = LedgerForm(
-    encode=encode_restore_entry,
-    decode=lambda data, key: decode_restore_entry(data, key=key),
+    encode=RESTORE_ENTRY.encode,
+    decode=RESTORE_ENTRY.decode,
     apply=lambda history, entry, head: apply_restore_entry(history, entry, head=head),
 )
 

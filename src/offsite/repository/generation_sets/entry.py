@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from offsite.model.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
-from offsite.model.errors import DamagedObject
-from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
+from offsite.model.bounds import MAX_PARTITIONS
+from offsite.model.untrusted.json_codec import Count, Form, Spare, TimeMs, integer_within
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.json_form import Patterns, StoredForm, patterns_needed
 
 
 class Instance(StrEnum):
@@ -50,17 +49,27 @@ class GenerationEntryKind(StrEnum):
     """Nothing of the generation is left."""
 
 
+def _place(document: JsonObject, name: str) -> str:
+    try:
+        urlsplit(place := document.text(name))
+    except ValueError as error:  # `s3://[`
+        raise document.wrong(name, "a folder or a URL") from error
+    return place
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founding:
     """The terms that both instances of a set must agree on. `target`: `backup`, or the format of an archive. `place`:
     where the archives lie, empty for backups."""
 
     cluster_id: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
+    include: Annotated[
+        tuple[str, ...], patterns_needed("a list with a pattern of topics: a set without one is never founded")
+    ]
+    exclude: Patterns
     internal: bool
     target: str
-    place: str
+    place: Annotated[str, Form(_place)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,89 +77,17 @@ class GenerationEntry:
     """An entry. `word`: random, belongs to the writing process. `at_ms`: the store's time. `partitions`: the number of
     partition numbers with a due message. `commit`: the newest commit of the generation's backup."""
 
-    seq: int
+    seq: Count
     previous: str
     kind: GenerationEntryKind
     instance: Instance
     word: str
-    at_ms: int
-    generation: int = 0
-    partitions: int = 0
-    commit: int = 0
+    at_ms: TimeMs
+    generation: Count = 0
+    partitions: Annotated[int, integer_within(0, MAX_PARTITIONS)] = 0
+    commit: Count = 0
     by: str = ""
-    founding: Founding | None = None
+    founding: Spare[Founding | None] = None
 
 
-def encode_entry(entry: GenerationEntry) -> bytes:
-    fields: dict[str, JsonValue] = {
-        "format": FORMAT,
-        "seq": entry.seq,
-        "previous": entry.previous,
-        "kind": entry.kind.value,
-        "instance": entry.instance.value,
-        "word": entry.word,
-        "at_ms": entry.at_ms,
-        "generation": entry.generation,
-        "partitions": entry.partitions,
-        "commit": entry.commit,
-        "by": entry.by,
-    }
-    if entry.founding is not None:
-        fields["founding"] = _founding_fields(entry.founding)
-    return encode_object(fields)
-
-
-def decode_entry(data: bytes, key: str) -> GenerationEntry:
-    """Decode the entry in `data`, stored at `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    document = parse_json_object(data, source=key, damaged=DamagedObject)
-    founding = document.optional_child("founding")
-    return GenerationEntry(
-        seq=document.count("seq"),
-        previous=document.text("previous"),
-        kind=document.member("kind", GenerationEntryKind),
-        instance=document.member("instance", Instance),
-        word=document.text("word"),
-        at_ms=document.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-        generation=document.count("generation"),
-        partitions=document.integer("partitions", least=0, most=MAX_PARTITIONS),
-        commit=document.count("commit"),
-        by=document.text("by"),
-        founding=None if founding is None else _founding(founding),
-    )
-
-
-def entry_hash(data: bytes) -> str:
-    """The `previous` of the next entry: SHA-256 of the stored bytes, hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def _founding_fields(founding: Founding) -> Mapping[str, JsonValue]:
-    return {
-        "cluster_id": founding.cluster_id,
-        "include": list(founding.include),
-        "exclude": list(founding.exclude),
-        "internal": founding.internal,
-        "target": founding.target,
-        "place": founding.place,
-    }
-
-
-def _founding(document: JsonObject) -> Founding:
-    if not document.texts("include"):
-        raise document.wrong("include", "a list with a pattern of topics: a set without one is never founded")
-    return Founding(
-        cluster_id=document.text("cluster_id"),
-        include=patterns_of(document, "include"),
-        exclude=patterns_of(document, "exclude"),
-        internal=document.flag("internal"),
-        target=document.text("target"),
-        place=_place(document),
-    )
-
-
-def _place(document: JsonObject) -> str:
-    try:
-        urlsplit(place := document.text("place"))
-    except ValueError as error:  # `s3://[`
-        raise document.wrong("place", "a folder or a URL") from error
-    return place
+GENERATION_ENTRY = StoredForm(GenerationEntry)

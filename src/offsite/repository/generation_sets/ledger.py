@@ -14,15 +14,16 @@ backups/<set>.gen-<n>/...                   generation n, where generations are 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
-from offsite.model.errors import BadName, DamagedObject, OffsiteError
+from offsite.model.errors import BadName, OffsiteError
 from offsite.model.journal import noted
 from offsite.model.names import check_backup_name
-from offsite.repository.generation_sets.entry import GenerationEntry, decode_entry, encode_entry
+from offsite.model.untrusted.json_codec import Count, Form
+from offsite.repository.generation_sets.entry import GENERATION_ENTRY, GenerationEntry
 from offsite.repository.generation_sets.generation_set import Generation, GenerationPhase, GenerationSet, apply_entry
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import BackupLayout, folders_below, own_objects
 from offsite.stores.numbered_log import Ledger, LedgerForm
 from offsite.stores.store import Store
@@ -31,7 +32,7 @@ SETS_PREFIX = "generations/"
 
 _ENTRY = re.compile(r"generations/[^/]+/ledger/(\d{20})\.json", re.ASCII)
 _BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})", re.ASCII)
-_FORM = LedgerForm(encode=encode_entry, decode=decode_entry, apply=apply_entry)
+_FORM = LedgerForm(encode=GENERATION_ENTRY.encode, decode=GENERATION_ENTRY.decode, apply=apply_entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +111,10 @@ class KeptGeneration:
     """Generation `generation` stays because `successor` lacks something: `why`; empty where it lacks nothing.
     `release`: the hash of an existing release that does not count yet."""
 
-    generation: int
-    successor: int
+    generation: Count
+    successor: Count
     why: str
-    release: str = ""
+    release: Annotated[str, Form(lambda document, name: document.optional_text(name) or "")] = ""
 
     def stays(self, generation: Generation) -> bool:
         """Whether the hint still holds, as far as known: no later release exists."""
@@ -121,10 +122,13 @@ class KeptGeneration:
         return self.generation == generation.number and bool(self.why) and is_same
 
 
+_KEPT = StoredForm(KeptGeneration)
+
+
 def put_kept(store: Store, layout: SetLayout, kept_generation: KeptGeneration) -> None:
     """Leave a hint. Nothing depends on the hint, so an error fails nothing."""
     try:
-        store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, **asdict(kept_generation)}))
+        store.put_overwrite(layout.kept_key, _KEPT.encode(kept_generation))
     except OffsiteError as error:
         noted("no_note", what="why a generation stays", why=error.message)
 
@@ -132,15 +136,8 @@ def put_kept(store: Store, layout: SetLayout, kept_generation: KeptGeneration) -
 def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
     """Read the hint; None where none exists or it is unreadable."""
     try:
-        if (data := store.get(layout.kept_key)) is None:
-            return None
-        document = parse_json_object(data, source=layout.kept_key, damaged=DamagedObject)
-        return KeptGeneration(
-            generation=document.count("generation"),
-            successor=document.count("successor"),
-            why=document.text("why"),
-            release=document.optional_text("release") or "",
-        )
+        data = store.get(layout.kept_key)
+        return None if data is None else _KEPT.decode(data, key=layout.kept_key)
     except OffsiteError as error:
         noted("hint_unusable", what=layout.kept_key, why=error.message)
         return None

@@ -9,14 +9,13 @@ import pytest
 from offsite.model.errors import DamagedObject
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.restore_log import (
+    RESTORE_ENTRY,
     AttemptEnd,
     AttemptOutcome,
     Failure,
     RestoreEntry,
     RestoreHistory,
     apply_restore_entry,
-    decode_restore_entry,
-    encode_restore_entry,
     restore_log,
 )
 from offsite.stores.numbered_log import EntryRefusedError
@@ -74,7 +73,7 @@ def test_entries_are_read_as_they_were_written() -> None:
         ended(AttemptOutcome.SUCCEEDED, verified=True),
         ended(AttemptOutcome.SUCCEEDED, verified=False),
     ):
-        assert decode_restore_entry(encode_restore_entry(entry), key="here") == entry
+        assert RESTORE_ENTRY.decode(RESTORE_ENTRY.encode(entry), key="here") == entry
 
 
 def test_of_two_that_append_behind_one_state_one_does() -> None:
@@ -89,10 +88,10 @@ def test_of_two_that_append_behind_one_state_one_does() -> None:
     [
         b"{}",
         b"nothing",
-        encode_restore_entry(replace(BEGUN, attempt=7)),
-        encode_restore_entry(BEGUN).replace(b"1000", b"-1"),
-        encode_restore_entry(replace(BEGUN, end=AttemptEnd(outcome=AttemptOutcome.LOST))),
-        encode_restore_entry(replace(BEGUN, attempt=0, end=AttemptEnd(outcome=AttemptOutcome.FAILED))).replace(
+        RESTORE_ENTRY.encode(replace(BEGUN, attempt=7)),
+        RESTORE_ENTRY.encode(BEGUN).replace(b"1000", b"-1"),
+        RESTORE_ENTRY.encode(replace(BEGUN, end=AttemptEnd(outcome=AttemptOutcome.LOST))),
+        RESTORE_ENTRY.encode(replace(BEGUN, attempt=0, end=AttemptEnd(outcome=AttemptOutcome.FAILED))).replace(
             b"failed", b"maybe"
         ),
     ],
