@@ -152,7 +152,7 @@ class BackupKeeper:
         return reconciled
 
     def keep_only(self, uids: Collection[str]) -> None:
-        for remembered in (self._unchanged, self._stuck_ms):
+        for remembered in (self.expiry_requests, self._unchanged, self._stuck_ms):
             for uid in remembered.keys() - set(uids):
                 del remembered[uid]
 

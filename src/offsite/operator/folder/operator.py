@@ -222,8 +222,7 @@ class FolderOperator:
         try:
             uids = self.records.uids()
             self._shared.slots.keep_only(uids)
-            for uid in self._keepers.expiry_requests.keys() - uids:
-                del self._keepers.expiry_requests[uid]
+            self._keepers.keep_only(uids)
             self.jobs.step(self._keepers.expiry_requests)
             self.jobs.forget_others(uids)
         except OffsiteError as error:

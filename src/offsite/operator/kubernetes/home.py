@@ -249,7 +249,7 @@ class KubernetesHome:
 
     def _tidy(self, uids: Collection[str], slot_holders: Mapping[Slots, Collection[str]]) -> None:
         """Forget deleted resources. `slot_holders`: holders of slots, read before the resources were listed."""
-        for remembered in (self._keepers.expiry_requests, self._agents.named, self._rests_until_ms, self._looked_s):
+        for remembered in (self._agents.named, self._rests_until_ms, self._looked_s):
             for uid in remembered.keys() - uids:
                 remembered.pop(uid, None)  # `note_change` may be faster
         self._left &= set(uids)

@@ -475,6 +475,18 @@ def test_a_resource_that_never_began_is_deleted_at_once(home: Home) -> None:
     assert home.begun() == []
 
 
+def test_nothing_of_a_deleted_resource_is_remembered(home: Home) -> None:
+    operator = home.operator()
+    path = home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"account": "nobody"}))
+    looked(home, operator)
+    keeper = operator._keepers._backups
+    assert keeper._stuck_ms
+    path.unlink()
+    looked(home, operator, times=3, apart_s=11.0)
+    assert not operator.records.all()
+    assert not keeper._stuck_ms
+
+
 def test_why_agents_end_again_and_again_is_told(home: Home) -> None:
     home.flag("ends")
     operator = home.operator()
