@@ -11,8 +11,9 @@ from offsite.jobs.end import LEAST_S, forget_jobs
 from offsite.jobs.workers import SECRET
 from offsite.model.errors import BadResource, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.decide.desired_restore import DesiredRestore, resolve_restore
 from offsite.operator.decide.observed import ObservedAgents
-from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore
+from offsite.operator.decide.restore import RestoreStatus
 from offsite.operator.resources.jobs import Restore
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.world.claims import Tags

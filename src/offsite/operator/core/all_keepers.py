@@ -19,7 +19,7 @@ from offsite.operator.core.processes import Launches
 from offsite.operator.core.records import RecordStore, ResourceRecord
 from offsite.operator.core.status import Condition
 from offsite.operator.decide.desired import DesiredBackup
-from offsite.operator.decide.restore import DesiredRestore
+from offsite.operator.decide.desired_restore import DesiredRestore
 from offsite.operator.world.backups import BackupExecutor, seal
 from offsite.operator.world.claims import Slots, Tags
 from offsite.operator.world.jobs import JobProcesses, JobStarter, JobTurns

@@ -17,7 +17,8 @@ from offsite.operator.core.keeper import NoteWriter, Reconciled, make_note
 from offsite.operator.core.records import RecordStore, ResourceRecord, add_place
 from offsite.operator.core.status import Condition
 from offsite.operator.decide.desired import Account, DesiredBackup, RepositoryPlace, resolve_backup
-from offsite.operator.decide.restore import DesiredRestore, RestoreStatus, resolve_restore, resolve_stopped_restore
+from offsite.operator.decide.desired_restore import DesiredRestore, resolve_restore, resolve_stopped_restore
+from offsite.operator.decide.restore import RestoreStatus
 from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.jobs import Restore, Schedule

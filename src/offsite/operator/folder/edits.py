@@ -27,8 +27,8 @@ from offsite.model.topic_choices import parse_renames
 from offsite.model.units import parse_duration_s
 from offsite.operator.core.files import FolderLayout, create_whole, read_json, write_json, write_whole
 from offsite.operator.core.records import ResourceRecord
+from offsite.operator.decide.desired_restore import restore_words
 from offsite.operator.decide.options import check_words, parse_parameters
-from offsite.operator.decide.restore import restore_words
 from offsite.operator.decide.schedule import resolve_schedule
 from offsite.operator.folder.declarations import (
     DeclaredDocuments,

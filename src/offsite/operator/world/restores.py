@@ -30,11 +30,11 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
+from offsite.operator.decide.desired_restore import DesiredRestore, resolve_stopped_restore
 from offsite.operator.decide.restore import (
     AHEAD_S,
     BeginAttempt,
     CancelJob,
-    DesiredRestore,
     GiveTag,
     GiveUpJob,
     ObservedJob,
@@ -47,7 +47,6 @@ from offsite.operator.decide.restore import (
     WithdrawAttempt,
     check_restore,
     decide_restore,
-    resolve_stopped_restore,
 )
 from offsite.operator.world.claims import TagHolder, TagName, Tags
 from offsite.operator.world.jobs import BY, JobStarter, observe_job

@@ -14,7 +14,7 @@ from offsite.model.errors import BadResource
 from offsite.model.selection import PATTERN_OPTIONS, split_all, split_patterns
 from offsite.model.units import MIB
 from offsite.operator.decide.desired import Account
-from offsite.operator.decide.restore import DesiredRestore, resolve_restore
+from offsite.operator.decide.desired_restore import DesiredRestore, resolve_restore
 from offsite.operator.decide.schedule import build_command
 from offsite.operator.resources.jobs import Restore
 from offsite.operator.resources.parse import parse_resource

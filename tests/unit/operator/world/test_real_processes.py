@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from offsite.jobs.status import JobState
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
+from offsite.operator.decide.desired_restore import resolve_restore
 from offsite.operator.decide.observed import ObservedAgents
-from offsite.operator.decide.restore import RestorePhase, RestoreStatus, resolve_restore
+from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.world.claims import Tags
 from offsite.operator.world.jobs import JobStarter, local_processes
 from offsite.operator.world.observe import BackupFacts, Observer
