@@ -323,11 +323,15 @@ class LeaseRenewal:
             self.lease.end(self.claim)
 
     def _renew(self) -> None:
+        problem = ""
         while not self._ended.wait(BEAT_S):
             try:
                 self.lease.beat(self.claim)
+                problem = ""
             except LeaseTakenOver as error:
                 self.lost = error
                 return
             except OffsiteError as error:  # the next beat may succeed; else another process may take over
-                warned("beat", error=error.id, why=error.message, lease=self.lease.resource)
+                if problem != error.id:  # told once
+                    warned("beat", error=error.id, why=error.message, lease=self.lease.resource)
+                problem = error.id
