@@ -11,11 +11,11 @@ import httpx
 import pytest
 import yaml
 
+from docs.deployed import by_default, namespace_manifests, operator_manifests
 from offsite.model.version import __version__
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import FOR_AGENTS, PodAgents
 from offsite.operator.kubernetes.api import NAMES_ALONE, Body, ResourceReference
-from offsite.operator.kubernetes.manifests import by_default, namespace_manifests, operator_manifests
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from tests.fetched_tools import NoTool

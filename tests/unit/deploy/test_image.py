@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from offsite.cli.app import app
 from offsite.model.version import __version__
-from offsite.operator.kubernetes.manifests import TEMPORARY_FOLDER, USER_ID
+from offsite.operator.kubernetes.agents import TEMPORARY_FOLDER, USER_ID
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "deploy" / "image" / "Dockerfile"

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.deployed import deployed_files
+from docs.deployed import Setting, deployed_files
 from docs.generate import resources_page
 from offsite.model.version import __version__
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import agent_deployment
 from offsite.operator.kubernetes.api import ResourceReference
-from offsite.operator.kubernetes.manifests import Setting
 from offsite.operator.resources.backup import AgentTemplate
 
 ROOT = Path(__file__).parents[3]

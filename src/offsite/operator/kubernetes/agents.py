@@ -18,17 +18,32 @@ from offsite.model.errors import BadResource, ResourceConflict
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.kubernetes.api import Body, KubernetesApi, ResourceReference, merge_patch, strategic_merge
-from offsite.operator.kubernetes.manifests import (
-    CONTAINER_SECURITY,
-    FOLDERS,
-    POD_SECURITY,
-    TEMPORARY_FOLDER,
-    Manifest,
-    variables,
-)
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.model import API_VERSION, GROUP
 
+Manifest = dict[str, Any]
+
+USER_ID = 65532
+"""The user of the image (deploy/image/Dockerfile)."""
+TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
+FOLDERS = {
+    "HOME": TEMPORARY_FOLDER,
+    "XDG_CACHE_HOME": f"{TEMPORARY_FOLDER}/cache",
+    "XDG_STATE_HOME": f"{TEMPORARY_FOLDER}/state",
+}
+"""Variables of writable folders: the rest of a container is read-only."""
+POD_SECURITY: Manifest = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 AGENTS = f"{GROUP}/agents"
 """Annotation: configuration of the agents of a Deployment."""
 SPEC_HASH = f"{GROUP}/made-of"
@@ -266,6 +281,11 @@ def _container(named: ResourceReference, agents: DesiredAgents, image: str) -> M
             {"name": "cluster", "mountPath": CLUSTER_FOLDER, "readOnly": True},
         ],
     }
+
+
+def variables(values: Mapping[str, str]) -> list[Manifest]:
+    """Return the variables in the form of a container."""
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def _as_it_is(text: str) -> str:

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from docs.deployed import by_default, operator_manifests
 from offsite.operator.decide.backup import QUIET_MS
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.kubernetes.agents import AGENTS, agent_deployment
 from offsite.operator.kubernetes.api import ResourceReference, merge_patch, strategic_merge
-from offsite.operator.kubernetes.manifests import by_default, operator_manifests
 from offsite.operator.resources.backup import Agents, AgentTemplate
 from offsite.repository.declared.history import BackupPhase
 from offsite.stores.posix_store import PosixStore
