@@ -6,7 +6,7 @@ carries the id. Two processes with the belief to hold the lease can only fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -194,7 +194,3 @@ def held_lease(taker: Taker) -> Iterator[LeaseRenewal | None]:
     finally:
         if lease is not None:
             lease.give_up()
-
-
-OnTaken = Callable[[int], None]
-"""Called with the id of a checkpoint that every partition has started."""

@@ -222,7 +222,7 @@ def test_an_entry_reads_back_and_a_flipped_bit_shows(book: Book) -> None:
 def test_names() -> None:
     assert set_of_backup("a.gen-1.gen-12") == ("a.gen-1", 12)
     assert set_of_backup("a.gen-0") is None
-    assert parse_entry_key(SetLayout(name="a").entry_key(7)) == 7
+    assert parse_entry_key(f"{SetLayout(name='a').ledger_prefix}{7:020d}.json") == 7
     for name in ("../x", "a/b", "x" * 120):
         with pytest.raises(BadName):
             SetLayout(name=name)

@@ -50,9 +50,6 @@ class SetLayout:
     def ledger_prefix(self) -> str:
         return f"{SETS_PREFIX}{self.name}/ledger/"
 
-    def entry_key(self, seq: int) -> str:
-        return f"{self.ledger_prefix}{seq:020d}.json"
-
     @property
     def audit_prefix(self) -> str:
         return f"{SETS_PREFIX}{self.name}/audit/"
