@@ -8,7 +8,7 @@ commit a restore uses the newest commit with a cut (`default_point`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from offsite.log.range import PartitionId, Span
@@ -24,15 +24,6 @@ HINT = "restore what was copied (--cut as-copied), or another commit (--commit)"
 RECENT_MS = 3_600_000
 """The most by which the newest consistent cut may be older than the newest complete pass, and still be the default. A
 person has to decide to give up more data for the sake of transactions at the ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointWithCut:
-    """A restore point with a usable cut. `complete_ms`: the point has all data that the source held at the time (epoch
-    ms by the store's clock)."""
-
-    commit: int
-    complete_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +106,13 @@ class PointCut:
 AS_COPIED = PointCut()
 
 
-def newest_with_cut(store: Store, head: BackupState) -> PointWithCut | None:
+def newest_with_cut(store: Store, head: BackupState) -> DefaultPoint | None:
     """The newest restore point of `head` with a usable cut, out of the cuts remembered by a state. Every cut costs at
     most one read. Raises `DamagedObject` for a missing or damaged cut."""
     for cut in reversed(head.cuts):
         line = next(iter(head.history.upto(cut.last)[-1:]), None)
         if line is not None and line.seq >= cut.first and not get_commit_cut(store, cut.ref).refused:
-            return PointWithCut(commit=line.seq, complete_ms=min(cut.completed_at_ms, line.committed_at_ms))
+            return DefaultPoint(commit=line.seq, complete_ms=min(cut.completed_at_ms, line.committed_at_ms))
     return None
 
 
@@ -132,7 +123,7 @@ def default_point(store: Store, head: BackupState) -> DefaultPoint:
     if cut_point is None or newest.complete_ms - cut_point.complete_ms > RECENT_MS:
         return newest
     if cut_point.commit == head.seq:
-        return DefaultPoint(commit=cut_point.commit, complete_ms=cut_point.complete_ms)
+        return cut_point
     # After a complete pass, the time of a commit of retention or of a pin says nothing.
     is_complete = head.completed_at_ms > cut_point.complete_ms and not head.incomplete
     newer = NewerCommit(
@@ -141,7 +132,7 @@ def default_point(store: Store, head: BackupState) -> DefaultPoint:
         is_amid=head.incomplete,
         at_most=not is_complete and not head.incomplete,
     )
-    return DefaultPoint(commit=cut_point.commit, complete_ms=cut_point.complete_ms, newer=newer)
+    return replace(cut_point, newer=newer)
 
 
 def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or against a cut
