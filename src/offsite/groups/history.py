@@ -54,12 +54,10 @@ def with_history(names: Iterable[str], *, enabled: bool, existing: Iterable[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHistory:
-    """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions.
-    `unclear` are topics created again about the requested time, left out: nobody can tell the incarnation of their
-    offsets."""
+    """Groups on the topics of the backup. `unclear` are topics created again about the requested time, left out: nobody
+    can tell the incarnation of their offsets."""
 
     groups: GroupTable
-    skipped_records: int
     unclear: tuple[str, ...] = ()
 
 
@@ -78,10 +76,8 @@ def read_history(
     Raises `DamagedObject`, and the errors of the store.
     """
     groups: dict[str, GroupOffsets] = {}
-    skipped = 0
     for fold in _folds(backup, point, until_ms):
         groups |= fold.table()
-        skipped += fold.skipped_records
     topic_ids = {
         incarnation.topic: incarnation.topic_id for incarnation in point.topics
     }  # the latest incarnation comes last
@@ -94,9 +90,7 @@ def read_history(
         except IncarnationUnclear:
             unclear.append(topic)
             del topic_ids[topic]
-    return GroupHistory(
-        groups=restrict_to_topics(groups, topic_ids), skipped_records=skipped, unclear=tuple(sorted(unclear))
-    )
+    return GroupHistory(groups=restrict_to_topics(groups, topic_ids), unclear=tuple(sorted(unclear)))
 
 
 def _folds(backup: Backup, point: BackupState, until_ms: int | None) -> Iterator[GroupFold]:

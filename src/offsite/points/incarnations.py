@@ -240,14 +240,14 @@ def drop_other_incarnations(state: BackupState, incarnations: Collection[Incarna
     )
 
 
-def incarnation_notes(incarnations: Collection[IncarnationSummary], *, option: str = "--incarnation ") -> Iterator[str]:
+def incarnation_notes(incarnations: Collection[IncarnationSummary]) -> Iterator[str]:
     """Sentences for a person: the taken incarnation of every topic, and the option for another incarnation."""
     for chosen in (candidate for candidate in incarnations if candidate.taken):
         yield f"{chosen.topic} was deleted and created again: this is {chosen}, because {chosen.because}"
         for other in (
             candidate for candidate in incarnations if candidate.topic == chosen.topic and not candidate.taken
         ):
-            yield f"not used: {other}; to use it: {option}{other.topic}={other.number}"
+            yield f"not used: {other}; to use it: --incarnation {other.topic}={other.number}"
 
 
 def _summarize(

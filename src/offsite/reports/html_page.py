@@ -58,9 +58,9 @@ def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> PlotLine:
     return _line(spots[:-1], f"newest restore point at most {format_duration(worst_ms / 1000)} old")
 
 
-def places(times_ms: Sequence[int], *, width: float = WIDTH, margin: float = MARGIN) -> list[float]:
+def places(times_ms: Sequence[int]) -> list[float]:
     """Positions of moments on a line of time."""
-    return [round(place, 1) for place in _scaled(times_ms, margin, width - margin)]
+    return [round(place, 1) for place in _scaled(times_ms, MARGIN, WIDTH - MARGIN)]
 
 
 def _line(spots: Sequence[tuple[int, int]], top: str) -> PlotLine:
