@@ -20,7 +20,6 @@ from offsite.points.incarnations import (
     topics_with_several_incarnations,
 )
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicShape
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState
@@ -95,8 +94,8 @@ def read_history(
 
 def _folds(backup: Backup, point: BackupState, until_ms: int | None) -> Iterator[GroupFold]:
     for shape in (shape for shape in point.topics.values() if shape.topic == GROUP_TOPIC):
-        for number in range(shape.partitions):
-            yield _fold(backup, point, _partition(shape, number), until_ms)
+        for partition in shape.partition_ids:
+            yield _fold(backup, point, partition, until_ms)
 
 
 def _fold(backup: Backup, point: BackupState, partition: PartitionId, until_ms: int | None) -> GroupFold:
@@ -106,7 +105,3 @@ def _fold(backup: Backup, point: BackupState, partition: PartitionId, until_ms: 
         for chunk in SegmentReader(store=backup.store, segment=segment).chunks(end=position.end if position else None):
             fold.feed(chunk.data, chunk.batches)
     return fold
-
-
-def _partition(shape: TopicShape, number: int) -> PartitionId:
-    return PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)
