@@ -97,6 +97,11 @@ def first_lines(items: Sequence[ResultT], text: Callable[[ResultT], str], *, mos
         yield more.format(len(items) - most)
 
 
+def remark_lines(texts: Iterable[str], *, indent: str = "  ") -> Iterator[str]:
+    """A line for each remark on a result."""
+    return (f"{indent}note: {text}" for text in texts)
+
+
 def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
     """Print results as they come, in any number: a `line` for people, JSON lines, or a JSON document with a list under
     `name`. A reader may stop early (`| head`): then the command stops too."""

@@ -11,6 +11,7 @@ from offsite.cli.archive_options import ArchivePlace, ArchiveReadOptions, archiv
 from offsite.cli.commands import archive_retention
 from offsite.cli.options import Output, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit
+from offsite.cli.views.repository import hole_lines
 from offsite.model.errors import Damaged, UnfitArchive
 from offsite.model.units import format_size, format_time
 
@@ -89,8 +90,7 @@ def _render(inspection: ArchiveInspection) -> Iterator[Line]:
     if inspection.segments:
         yield from _render_segments(inspection)
     yield f"{inspection.groups:,} groups with {inspection.group_offsets:,} committed offsets"
-    for hole in inspection.holes:
-        yield f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    yield from hole_lines(inspection.holes, begin="hole: ")
     for damage in inspection.damaged:
         yield f"damaged: {damage}"
     for damage in inspection.unfit:

@@ -10,7 +10,7 @@ import typer
 
 from offsite.checkpoint.options import ParticipantWords, ZeebeWords, parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, WordChoice, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, note
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, note, remark_lines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.selection import escape_pattern
@@ -97,8 +97,7 @@ def render_explanation(explanation: Explanation) -> Iterator[Line]:
     if explanation.groups:
         yield f"  {explanation.groups} group offsets are set to match the cut"
     yield from _render_participants(explanation.participants)
-    for remark in explanation.notes:
-        yield f"  note: {remark}"
+    yield from remark_lines(explanation.notes)
     if explanation.has_cut and not (explanation.partitions or explanation.left_out_count or explanation.groups):
         yield "  nothing is left out"
 

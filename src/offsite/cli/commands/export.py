@@ -26,8 +26,9 @@ from offsite.cli.options import (
     WordChoice,
     takes,
 )
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit, remark_lines
 from offsite.cli.views.backup import OutageLines
+from offsite.cli.views.repository import hole_lines
 from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
@@ -258,8 +259,7 @@ def _render_plan(report: ExportPlanReport) -> Iterator[Line]:
         f"{format_size(report.estimated_bytes)} in {report.tasks} tasks, {len(report.holes)} holes; "
         f"{report.groups} groups"
     )
-    for note in report.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(report.notes)
 
 
 def _render_result(result: ExportResult) -> Iterator[Line]:
@@ -268,8 +268,7 @@ def _render_result(result: ExportResult) -> Iterator[Line]:
         f"  {result.records:,} records of {result.topics} topics in {result.files} files, "
         f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets"
     )
-    for hole in result.holes:
-        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    yield from hole_lines(result.holes)
     for loss, records in result.losses:
         yield f"  lost: {loss}, in {records:,} records"
     for lack in result.not_held:
@@ -278,5 +277,4 @@ def _render_result(result: ExportResult) -> Iterator[Line]:
         yield f"  not read: {sick}"
     for stop in result.postponed:
         yield f"  later: {stop.topic}/{stop.partition} from {stop.offset}, where a transaction is open"
-    for note in result.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(result.notes)

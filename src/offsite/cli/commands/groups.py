@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice, remark_lines
 from offsite.cli.views.repository import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
@@ -200,7 +200,7 @@ def _render_show(shown: ShownGroups) -> Iterator[Line]:
         table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind)
     yield table
     yield from _render_rest(len(rows))
-    yield from _render_notes(shown.notes)
+    yield from remark_lines(shown.notes)
     yield from render_gone(shown.gone)
     yield f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})"
 
@@ -216,7 +216,7 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     yield from _render_rest(len(rows))
     for topic in report.absent_topics:
         yield f"  topic {topic} is not on the cluster: its offsets are left out"
-    yield from _render_notes(report.notes)
+    yield from remark_lines(report.notes)
     yield from render_gone(report.gone)
     yield from _render_failed(report.failed)
     counts = report.counts
@@ -256,7 +256,7 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
         yield f"  {result.missing:,} offsets have no partition on the cluster and were left out"
     for topic in result.absent_topics:
         yield f"  topic {topic} is not on the cluster: its offsets were left out"
-    yield from _render_notes(result.notes)
+    yield from remark_lines(result.notes)
     yield from render_gone(result.gone)
     yield from _render_failed(result.failed)
     if result.change:
@@ -275,11 +275,6 @@ def _render_undone(result: UndoneGroups) -> Iterator[Line]:
 def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:
     for failure in failed:
         yield f"  group {failure.group} was not changed: {failure.message}"
-
-
-def _render_notes(notes: Sequence[str]) -> Iterator[Line]:
-    for note in notes:
-        yield f"  note: {note}"
 
 
 def _render_rest(rows: int) -> Iterator[Line]:

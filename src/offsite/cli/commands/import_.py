@@ -11,6 +11,7 @@ import typer
 from offsite.cli.archive_options import ArchiveReadOptions, SkipDamaged, archive_source
 from offsite.cli.options import BackupName, Output, Repo, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit
+from offsite.cli.views.repository import hole_lines
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.selection import parse_selection, split_all
@@ -100,8 +101,7 @@ def render_import(result: ImportResult) -> Iterator[Line]:
     )
     if result.groups is not None:
         yield f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets"
-    for hole in result.holes:
-        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    yield from hole_lines(result.holes)
     for damage in result.damaged:
         yield f"  damaged: {damage}"
     for lack in result.fidelity:

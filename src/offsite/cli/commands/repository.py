@@ -16,6 +16,7 @@ import typer
 from offsite.cli.options import OptionalRepo, Output, Records, Repo, checked_places
 from offsite.cli.output import Line, OutputFormat, Table, emit, note
 from offsite.cli.views.repository import (
+    hole_lines,
     render_cluster_settings,
     render_consistency,
     render_not_carried,
@@ -177,8 +178,7 @@ def _render_list(result: BackupList) -> Iterator[Line]:
 
 
 def _render_holes(detail: BackupDetail) -> Iterator[Line]:
-    for hole in detail.holes:
-        yield f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    yield from hole_lines(detail.holes, begin="hole: ")
     if detail.expected_deletions:
         topics = {hole.topic for hole in detail.expected_deletions}
         yield (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
-from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, emit_each, emit_notice
+from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, emit_each, emit_notice, remark_lines
 from offsite.cli.wiring import connect, open_backup, open_repository
 from offsite.model.units import format_size, format_time
 from offsite.upkeep.retention.policy import PolicyWords, parse_policy
@@ -41,8 +41,7 @@ def render_plan(report: RetentionReport) -> Iterator[Line]:
     yield from _render_next(report)
     for why in filter(None, (report.below_floor, report.clock_step)):
         yield f"  REFUSED without --force: {why}"
-    for note in report.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(report.notes)
 
 
 def render_done(report: RetentionReport) -> Iterator[Line]:
@@ -55,8 +54,7 @@ def render_done(report: RetentionReport) -> Iterator[Line]:
             f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
         )
     yield from _render_next(report)
-    for note in report.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(report.notes)
 
 
 def render_pins(pins: Sequence[PinnedPoint]) -> Iterator[Line]:

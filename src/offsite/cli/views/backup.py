@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsite.cli.output import Line, note
-from offsite.cli.views.repository import render_not_carried
+from offsite.cli.views.repository import hole_lines, render_not_carried
 from offsite.model.head import Head
 from offsite.model.names import named
 from offsite.model.units import format_duration, format_size, format_time
@@ -54,8 +54,7 @@ def render_commit(result: BackupResult) -> Iterator[Line]:
 
 def _render_troubles(result: BackupResult) -> Iterator[Line]:
     """Show the problems: holes, logs that were cut back, failed partitions."""
-    for hole in result.holes:
-        yield f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    yield from hole_lines(result.holes)
     if result.expected_deletions:
         deleted = sum(hole.end - hole.start for hole in result.expected_deletions)
         topics = sorted({hole.topic for hole in result.expected_deletions})

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import Line, first_lines
+from offsite.cli.output import Line, first_lines, remark_lines
 from offsite.model.head import Head
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
-    from offsite.reports.point_report import ConsistencyReport, LeftOutReport
+    from offsite.reports.point_report import ConsistencyReport, HoleReport, LeftOutReport
     from offsite.repository.removal import RemovedBackup
     from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
     from offsite.restore.cluster_settings import AppliedMetadata, MetadataPlan
@@ -54,8 +54,7 @@ def render_status(report: Status) -> Iterator[Line]:
             yield _kept(backup.retention)
         for problem in backup.problems:
             yield f"      {problem}"
-        for backup_note in backup.notes:
-            yield f"      note: {backup_note}"
+        yield from remark_lines(backup.notes, indent="      ")
     around = (f"note: {note}" for note in report.notes)
     for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
         yield f"  {line}"
@@ -210,8 +209,7 @@ def render_consistency(report: ConsistencyReport) -> Iterator[Line]:
         more = len(report.classes) - _TOPICS_MAX
         yield f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}"
     yield from _render_left_out(report)
-    for note in report.notes:
-        yield f"    note: {note}"
+    yield from remark_lines(report.notes, indent="    ")
 
 
 def _render_left_out(report: ConsistencyReport) -> Iterator[Line]:
@@ -230,6 +228,11 @@ def _render_left_out(report: ConsistencyReport) -> Iterator[Line]:
 def _partitions(transaction: LeftOutReport) -> str:
     more = len(transaction.partitions) - _NAMED_MAX
     return f"{', '.join(transaction.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def hole_lines(holes: Iterable[HoleReport], *, begin: str = "  hole: ") -> Iterator[str]:
+    """A line for each range of offsets that is missing."""
+    return (f"{begin}{hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}" for hole in holes)
 
 
 def render_gone(gone: Sequence[GoneSince]) -> Iterator[Line]:

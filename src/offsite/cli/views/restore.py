@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import Line, Table
+from offsite.cli.output import Line, Table, remark_lines
 from offsite.cli.views.repository import (
     render_applied,
     render_consistency,
@@ -126,8 +126,7 @@ def render_restore_plan(report: RestorePlanReport) -> Iterator[Line]:
     yield from render_metadata_plan(report.metadata)
     for skipped, reason in report.skipped:
         yield f"  skipped: {skipped}: {reason}"
-    for note in report.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(report.notes)
 
 
 def _render_expected(count: int) -> Iterator[Line]:
@@ -159,8 +158,7 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
             f"apply --backup {backup} --restore ID --groups {names} --clamp"
         )
         yield f"    the restore will end with exit code {outlook.exit_code}, because of {names}"
-    for note in outlook.notes:
-        yield f"    note: {note}"
+    yield from remark_lines(outlook.notes, indent="    ")
     yield from render_gone(outlook.gone)
 
 
@@ -255,5 +253,4 @@ def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
     for name, setting, reason in result.left_out:
         yield f"  left out: {name} does not have the source's {setting}: {reason}"
     yield from render_applied(result.metadata)
-    for note in result.notes:
-        yield f"  note: {note}"
+    yield from remark_lines(result.notes)
