@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import hypothesis
 
-IS_QUICK = os.environ.get("OFFSITE_TESTS") == "quick"
+IS_QUICK = bool(os.environ.get("QUICK_TESTS"))
 _ONE_OF = 10 if IS_QUICK else 1
 
 ItemT = TypeVar("ItemT")

@@ -21,10 +21,11 @@ from offsite.serve import actuator
 from offsite.serve.app import make_app
 from offsite.serve.browsers import Hosts, Sessions
 from offsite.serve.gate import GateRules
+from tests.examples import IS_QUICK
 from tests.fake_cluster.site import Site
 from tests.unit.serve.conftest import FakedClusters
 
-EXAMPLES = int(os.environ.get("OFFSITE_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("OFFSITE_FUZZ_EXAMPLES", "2" if IS_QUICK else "15"))
 """Requests for each operation."""
 CHECKS = [
     status_code_conformance,
