@@ -20,6 +20,6 @@ def examples(count: int) -> hypothesis.settings:
     return hypothesis.settings(max_examples=-(-count // _ONE_OF), deadline=None)
 
 
-def some(items: Iterable[ItemT]) -> Iterator[ItemT]:
+def sampled(items: Iterable[ItemT]) -> Iterator[ItemT]:
     """Each of `items` (the bits of an object, the places where a file is cut); every tenth in `make quick`."""
     return islice(items, 0, None, _ONE_OF)

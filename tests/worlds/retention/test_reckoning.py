@@ -19,7 +19,7 @@ from offsite.upkeep.retention.kept_points import SILENT
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 from tests.examples import examples
-from tests.retained import DAY_MS, HOUR_MS, Log, Retained
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Log, Retained
 
 YEAR_MS = 365 * DAY_MS
 COURSES = 30

@@ -12,6 +12,7 @@ from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedArchive, UnfitArchive
 from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import TIME_MS, binary_header, export, odd_records, plain_records, read_all, write_range
+from tests.examples import sampled
 
 FILE = "topics/orders/partition=0/orders+0-00000000000000000000.jsonl"
 SUFFIXES = {"none": "", "gzip": ".gz", "zstd": ".zst"}
@@ -175,7 +176,7 @@ def test_flips_and_cuts_are_reported_and_never_change_a_record(files: ArchiveFol
     key = FILE + SUFFIXES[compression]
     whole = files.get(key) or b""
     originals = set(records)
-    for position in range(0, len(whole), max(1, len(whole) // 150)):
+    for position in sampled(range(0, len(whole), max(1, len(whole) // 150))):
         files.put(key, whole[:position] + bytes([whole[position] ^ 0x01]) + whole[position + 1 :])
         taken, found = _taken(files)
         assert found, position

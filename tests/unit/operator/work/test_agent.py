@@ -17,9 +17,9 @@ from offsite.repository.declared.history import LowLevelBackup
 from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_report, put_agent_report
 from offsite.repository.lease import TTL_S, Lease
 from tests.memory_store import MemoryStore
-from tests.retained import StoreClock
 from tests.unit.operator.work.declared import UID, Declared
 from tests.worlds.operator.world import identity
+from tests.worlds.retention.retained import StoreClock
 
 
 class StillStore(MemoryStore):

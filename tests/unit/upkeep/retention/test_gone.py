@@ -18,7 +18,7 @@ from offsite.upkeep.retention.needs import (
     UnneededSegments,
     allow_any,
 )
-from tests.retained import Retained
+from tests.worlds.retention.retained import Retained
 
 
 @pytest.fixture

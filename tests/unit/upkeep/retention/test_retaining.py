@@ -16,8 +16,8 @@ from offsite.upkeep.retention.apply import RetentionResult, carry_to, plan_reten
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.retention.plan import retention_plan_steps
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
-from tests.retained import HOUR_MS, Retained, begin_restore
 from tests.roll_ups import roll_up
+from tests.worlds.retention.retained import HOUR_MS, Retained, begin_restore
 
 
 class NoCluster:

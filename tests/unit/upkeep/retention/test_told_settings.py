@@ -13,7 +13,7 @@ from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
 from offsite.model.cleanup_policy import Retention
 from offsite.model.errors import OtherCluster
 from offsite.upkeep.retention.mirror import read_cluster_retention
-from tests.retained import Retained
+from tests.worlds.retention.retained import Retained
 
 TOPIC_ID = UUID("12345678123456781234567812345678")
 

@@ -16,7 +16,7 @@ from offsite.upkeep.retention.pins import parse_until, pin_point, pinned_points,
 from offsite.upkeep.retention.policy import parse_policy
 from offsite.upkeep.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports, get_note, retention_outlook
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock, begin_restore
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained, StoreClock, begin_restore
 
 LAST = parse_policy(keep_age="0s")
 

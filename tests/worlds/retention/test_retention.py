@@ -17,7 +17,7 @@ from offsite.upkeep.retention.apply import apply_retention, plan_retention
 from offsite.upkeep.retention.pins import pin_point
 from offsite.upkeep.retention.policy import RetentionPolicy, parse_policy
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()
 

@@ -18,7 +18,7 @@ from offsite.upkeep.retention.apply import apply_retention, plan_retention
 from offsite.upkeep.retention.policy import RetentionPolicy
 from tests import roll_ups
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained, begin_restore, go_on, objects, twenty_days
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained, begin_restore, go_on, objects, twenty_days
 
 WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
 

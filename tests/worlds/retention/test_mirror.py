@@ -25,7 +25,7 @@ from offsite.upkeep.retention.mirror import (
 )
 from offsite.upkeep.retention.needs import Branches, LivePartitions
 from offsite.upkeep.retention.policy import RetentionPolicy
-from tests.retained import DAY_MS, HOUR_MS, Retained
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()
 

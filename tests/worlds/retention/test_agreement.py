@@ -22,7 +22,7 @@ from offsite.upkeep.retention.apply import apply_retention, describe_points, des
 from offsite.upkeep.retention.missing_points import let_go_since
 from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained, go_on, objects, twenty_days
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained, go_on, objects, twenty_days
 
 WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
 LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)

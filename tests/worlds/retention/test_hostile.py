@@ -18,7 +18,7 @@ from offsite.upkeep.retention.apply import apply_retention, plan_retention
 from offsite.upkeep.retention.pins import pin_point, unpin_point
 from offsite.upkeep.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, Retained, go_on, objects, twenty_days
+from tests.worlds.retention.retained import DAY_MS, Retained, go_on, objects, twenty_days
 
 LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)
 WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
