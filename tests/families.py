@@ -4,7 +4,7 @@ A cluster of three is four JVMs, and an idle broker takes 2 to 3 % of a core: a 
 processes has a quarter less for its tests. So the files that share a broker of a rare kind, and those that each end the
 shared Spark to start one of their own, are a family: they run first, in one process, and what they shared ends with
 them. All other files with brokers come next, and what takes no broker is last: small files, that fill up all processes
-to the end.
+to the end. Of these the unit tests come after the worlds, whose files take up to half a minute each.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 """Files, and folders or beginnings of names of files, by what they share."""
 
 WITH_BROKERS = "tests/integration/"
+SMALL_FILES = ("tests/unit/", "tests/contract/")
 
 
 def file_of(nodeid: str) -> str:
@@ -70,7 +71,9 @@ def uses_brokers(nodeid: str) -> bool:
 def rank(nodeid: str) -> int:
     """Lower runs earlier; files of the same rank stay in their order."""
     family = family_of(nodeid)
-    return list(FAMILIES).index(family) if family else len(FAMILIES) + (not uses_brokers(nodeid))
+    if family:
+        return list(FAMILIES).index(family)
+    return len(FAMILIES) + (not uses_brokers(nodeid)) + nodeid.startswith(SMALL_FILES)
 
 
 def strays(wanted: Mapping[str, str], fixtures: Mapping[str, Sequence[str]]) -> Iterator[str]:
