@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from offsite.log.buffer import Buffer
 from offsite.stores.store import ObjectInfo, PutResult, join_buffers
+from tests.virtual_time import VirtualClock
 
 
 class MemoryStore:
-    """Its clock goes on by a second whenever it is asked."""
+    """`clock`: the world's, or one of its own. Of a store without a world the clock goes on by a second whenever it is
+    asked."""
 
     url = "memory:"
 
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualClock | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self._times: dict[str, int] = {}
-        self._now_ms = 1_700_000_000_000
+        self.clock = clock or VirtualClock()
+        self._tick_ms = 0 if clock else 1000
         self.facts: dict[str, bytes] = {}
         """What the machine of the store remembers: a copy of the store, to try something with, has a copy of them."""
 
@@ -31,7 +34,7 @@ class MemoryStore:
 
     def put_overwrite(self, key: str, data: Buffer) -> None:
         self.objects[key] = bytes(data)
-        self._times[key] = self._now_ms
+        self._times[key] = self.clock.now_ms()
 
     def open_write(self, key: str) -> _Writer:
         return _Writer(self, key)
@@ -57,11 +60,11 @@ class MemoryStore:
         self.objects.pop(key, None)
 
     def now_ms(self) -> int:
-        self._now_ms += 1000
-        return self._now_ms
+        self.clock.pass_ms(self._tick_ms)
+        return self.clock.now_ms()
 
     def pass_time(self, ms: int) -> None:
-        self._now_ms += ms
+        self.clock.pass_ms(ms)
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
         return 0

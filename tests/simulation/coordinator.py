@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from offsite_participant import bcs
 from tests.simulation.network import Network
 from tests.simulation.partition import Partition
-from tests.simulation.scheduler import Scheduler
+from tests.virtual_time import Scheduler
 
 ASK_AGAIN_S = 1.0
 GIVE_UP_S = 12.0

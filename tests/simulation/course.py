@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tests.simulation.engine import State
 from tests.simulation.judge import state_faults, status_faults
 from tests.simulation.restored import NotRestorable, restored
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import Rates, World
+from tests.virtual_time import Scheduler
 
 RESTORES = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation.scheduler import Scheduler
+from tests.virtual_time import Scheduler
 
 SLOW_S = 0.4
 

@@ -11,8 +11,8 @@ from tests.simulation.engine import Command, State
 from tests.simulation.leader import Leader
 from tests.simulation.network import Network
 from tests.simulation.replicated_log import ReplicatedLog
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Snapshot, Store
+from tests.virtual_time import Scheduler
 
 ELECTION_S = 0.5
 _TAKEN_FOR_DEAD = 0.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from offsite_participant.bcs import CheckpointRecord
 from tests.simulation.engine import Command, Done
-from tests.simulation.scheduler import Scheduler
+from tests.virtual_time import Scheduler
 
 Record = Command | Done | CheckpointRecord
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from offsite_participant import bcs
 from offsite_participant.bcs_copies import Copy, restorable
 from tests.simulation.replicated_log import Record
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Contents, Store
 from tests.simulation.world import PARTITIONS, Rates, World
+from tests.virtual_time import Scheduler
 
 
 class NotRestorable(Exception):

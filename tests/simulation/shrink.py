@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from typing import Protocol, TypeVar
 
 from tests.simulation.course import Course, play
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Faults
 from tests.simulation.world import Rates
+from tests.virtual_time import Scheduler
 
 _NEEDED = {"commands", "checkpoints", "faults", "seconds"}
 

@@ -10,7 +10,7 @@ from offsite_participant.bcs_copies import Copy, CopyState
 from offsite_participant.bcs_snapshots import SnapshotSpan
 from tests.simulation.engine import State
 from tests.simulation.replicated_log import Record
-from tests.simulation.scheduler import Scheduler
+from tests.virtual_time import Scheduler
 
 LATE_S = 2.0
 

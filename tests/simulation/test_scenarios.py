@@ -24,10 +24,10 @@ from tests.simulation.engine import Command, State
 from tests.simulation.judge import state_faults
 from tests.simulation.partition import Partition
 from tests.simulation.restored import restored
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Snapshot, Store, StoreError
 from tests.simulation.upload import RunningUpload
 from tests.simulation.world import PARTITIONS, Rates, World
+from tests.virtual_time import Scheduler
 
 Crash = Callable[[int, str], bool]
 

@@ -11,8 +11,8 @@ from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, home_of_instance, home_of_name
 from tests.simulation.network import Network
 from tests.simulation.partition import Partition
-from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Faults, Place, Store
+from tests.virtual_time import Scheduler
 
 PARTITIONS = 3
 NAMES = 8

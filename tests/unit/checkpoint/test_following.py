@@ -27,7 +27,7 @@ from offsite_participant.control import OpenRecord, format_record
 from offsite_participant.number import Form
 from tests.fake_cluster.site import BACKUP, Site
 from tests.file_participant import FileParticipant
-from tests.script_clock import Script
+from tests.virtual_time import Script
 
 
 def follow(

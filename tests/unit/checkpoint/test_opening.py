@@ -28,7 +28,7 @@ from offsite_participant.control import parse_record as parse_said
 from offsite_participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
 from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.site import Site
-from tests.script_clock import Script
+from tests.virtual_time import Script
 
 CONTROL = "control"
 PAYER = Session("payer", "a1")

@@ -20,9 +20,9 @@ from offsite.model.errors import CheckpointIdUsed, KafkaUnreachable, Participant
 from tests.fake_cluster.site import Site
 from tests.fake_zeebe.cluster import Exporter, FakeZeebe
 from tests.fake_zeebe.server import ZeebeServer, serving
-from tests.script_clock import Script
 from tests.unit.checkpoint.test_following import follow
 from tests.unit.checkpoint.zeebe.conftest import QUICK
+from tests.virtual_time import Script
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from tests.backups import new_backup
 from tests.memory_store import MemoryStore
-from tests.script_clock import Script
+from tests.virtual_time import Script
 
 RETRY_S, LASTING_S, REST_S, FIRST_S = 10.0, 100.0, 50.0, 5.0
 

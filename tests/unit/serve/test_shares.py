@@ -12,8 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 from offsite.serve.browsers import LASTS_S, Hosts, Sessions
 from offsite.serve.gate import REFUSALS_LOGGED_MAX, REQUESTS_AT_ONCE, Gate, GateRules
 from offsite.serve.tokens import TokenFile
-from tests.script_clock import Script
 from tests.unit.serve.conftest import Connect
+from tests.virtual_time import Script
 
 
 def guarded(tokens: TokenFile, clock: Script | None = None) -> GateRules:

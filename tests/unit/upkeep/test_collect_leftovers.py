@@ -60,18 +60,8 @@ def backup(store: MemoryStore) -> Backup:
     return made
 
 
-class StoreClock(SystemClock):
-    """Tells what the store's clock tells."""
-
-    def __init__(self, backup: Backup) -> None:
-        self._store = backup.store
-
-    def now_ms(self) -> int:
-        return self._store._now_ms  # type: ignore[attr-defined, no-any-return]
-
-
 def pass_time(store: MemoryStore, by_ms: int) -> None:
-    store._now_ms += by_ms
+    store.clock.pass_ms(by_ms)
 
 
 def leave(backup: Backup, at: int = 100) -> Segment:
@@ -82,11 +72,11 @@ def leave(backup: Backup, at: int = 100) -> Segment:
 
 
 def plan(backup: Backup, **options: int) -> LeftoversPlan:
-    return plan_leftovers(backup, clock=StoreClock(backup), **options)
+    return plan_leftovers(backup, clock=backup.store.clock, **options)
 
 
 def collect(backup: Backup, planned: LeftoversPlan | None = None) -> LeftoversResult:
-    return collect_leftovers(backup, planned or plan(backup), clock=StoreClock(backup))
+    return collect_leftovers(backup, planned or plan(backup), clock=backup.store.clock)
 
 
 def keys(planned: LeftoversPlan) -> set[str]:
@@ -200,7 +190,7 @@ def test_what_is_committed_between_two_deletions_stays(
     monkeypatch.setattr(leftovers, "_DELETED_AT_ONCE", 1)
     segments: list[Segment] = []
     passed_over(backup, store, lambda: segments.extend(leave(backup, at) for at in (60, 200)))
-    steps = leftover_steps(backup, clock=StoreClock(backup))
+    steps = leftover_steps(backup, clock=backup.store.clock)
     while segments[1].key in store.objects and segments[0].key in store.objects:
         next(steps)
     back = next(each for each in segments if each.key in store.objects)
@@ -216,7 +206,7 @@ def test_a_commit_that_says_it_is_older_than_its_object_passes_nothing_over(back
     passed_over(backup, store, lambda: leave(backup))
     assert len(keys(plan(backup))) == 2
     for seq in (1, 2, 3):
-        store._times[backup.layout.commit_key(seq)] = store._now_ms
+        store._times[backup.layout.commit_key(seq)] = store.clock.now_ms()
     assert keys(plan(backup)) == set()
 
 
@@ -403,7 +393,7 @@ def test_it_pauses_and_sweeps_unfinished_uploads(backup: Backup, store: MemorySt
             return 7
 
     swept = replace(backup, store=Sweeping())  # type: ignore[arg-type]
-    steps = leftover_steps(swept, clock=StoreClock(swept))
+    steps = leftover_steps(swept, clock=swept.store.clock)
     pauses = 0
     while True:
         try:
@@ -414,4 +404,4 @@ def test_it_pauses_and_sweeps_unfinished_uploads(backup: Backup, store: MemorySt
             break
     assert (done.objects, done.unfinished) == (2, 7)
     assert pauses >= 2
-    assert asked[0] <= store._now_ms - LEFTOVER_AFTER_MS
+    assert asked[0] <= store.clock.now_ms() - LEFTOVER_AFTER_MS

@@ -32,8 +32,8 @@ from offsite.upkeep.roll_up import FAN_IN
 from offsite.upkeep.verification.run import verify_deep, verify_quick
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
-from tests.script_clock import Script
 from tests.tables import CountingStore
+from tests.virtual_time import Script
 
 
 class Breaking(InlineRunner):

@@ -88,7 +88,7 @@ def _something(world: World, chance: random.Random) -> int:
     elif lot < 0.083:
         del world.records[chance.randint(0, len(world.records)) :]  # an unclean election
     elif lot < 0.085:
-        world.store._now_ms += chance.choice([-3_600_000, 3_600_000, 60_000])
+        world.store.clock.pass_ms(chance.choice([-3_600_000, 3_600_000, 60_000]))
     else:
         _turn(world, chance)
     return 0
@@ -111,7 +111,7 @@ def _turn(world: World, chance: random.Random) -> None:
 def _calm(world: World) -> None:
     """The newest process of each instance stays, or a new one comes; others may wake up, too."""
     world.is_calm = True
-    world.store._now_ms += 20 * 3_600_000  # a clock that was put back has come forward again
+    world.store.clock.pass_ms(20 * 3_600_000)  # a clock that was put back has come forward again
     for instance in Instance:
         if not any(each.instance is instance and not each.is_over for each in world.processes):
             world.start(instance)

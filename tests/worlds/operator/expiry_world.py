@@ -14,7 +14,6 @@ What was deleted is judged by what the world itself noted of each pass, by no co
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
@@ -59,6 +58,7 @@ from tests.backups import SELECTION
 from tests.batches import RECORDS_PER_BATCH, chunk_of, make_log
 from tests.faulty_store import Crash, FaultyStore
 from tests.memory_store import MemoryStore
+from tests.virtual_time import SeededWorld, VirtualClock
 from tests.worlds.operator.world import identity, new_backup
 
 UID = "aaaaaaaa-1"
@@ -109,16 +109,16 @@ class Lost(AssertionError):  # not an error of the test: what it looks for
 class ClockStore(MemoryStore):
     """A store whose clock differs from the world's by the same all the time."""
 
-    def __init__(self, world: ExpiryWorld, url: str, skew_ms: int) -> None:
-        super().__init__()
-        self.url, self._world, self._skew_ms = url, world, skew_ms
+    def __init__(self, clock: VirtualClock, url: str, skew_ms: int) -> None:
+        super().__init__(clock)
+        self.url, self._skew_ms = url, skew_ms
 
     def put_overwrite(self, key: str, data: object) -> None:
-        self._now_ms = self.now_ms()
         super().put_overwrite(key, data)  # type: ignore[arg-type]
+        self._times[key] = self.now_ms()
 
     def now_ms(self) -> int:
-        return self._world.now_ms + self._skew_ms
+        return super().now_ms() + self._skew_ms
 
     def snapshot(self) -> tuple[dict[str, bytes], dict[str, int]]:
         return dict(self.objects), dict(self._times)
@@ -183,16 +183,16 @@ class Truth:
 Truths: TypeAlias = dict[str, Truth]
 
 
-class ExpiryWorld:
+class ExpiryWorld(SeededWorld):
     def __init__(self, seed: int) -> None:
-        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
+        super().__init__(seed)
         skews = [0, self.rng.choice([-600_000, -180_000, 180_000, 600_000])]
         self.rng.shuffle(skews)
         self.accounts = {"main": "memory:///one", "other": "memory:///two"}
         self.stores = {
-            url: ClockStore(self, url, skew) for url, skew in zip(self.accounts.values(), skews, strict=True)
+            url: ClockStore(self.clock, url, skew) for url, skew in zip(self.accounts.values(), skews, strict=True)
         }
-        self.home = ClockStore(self, "memory:///home", 0)
+        self.home = ClockStore(self.clock, "memory:///home", 0)
         self.truths: dict[str, Truths] = {url: {} for url in self.stores}
         self.copies: list[tuple[str, tuple[dict[str, bytes], dict[str, int]], Truths]] = []
         self.removed: list[tuple[str, str, dict[str, bytes], Truth]] = []
@@ -315,7 +315,7 @@ class ExpiryWorld:
         copies = [copy for copy in self.copies if copy[0] == "memory:///one"]
         if copies and "memory:///copy" not in self.stores:
             _, taken, truths = self.rng.choice(copies)
-            self.stores["memory:///copy"] = ClockStore(self, "memory:///copy", 0)
+            self.stores["memory:///copy"] = ClockStore(self.clock, "memory:///copy", 0)
             self.stores["memory:///copy"].put_back(taken)
             self.truths["memory:///copy"] = deepcopy(truths)
             self.accounts["main"] = "memory:///copy"

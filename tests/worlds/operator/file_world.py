@@ -33,22 +33,12 @@ from offsite.repository.lease import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.stores.store import Store
 from tests.memory_store import MemoryStore
+from tests.virtual_time import MachineClock, SeededWorld
 
 ABSENT_S, SETTLE_S = 600.0, 12.0
 ONE, TWO = (Account(name="main", endpoint="memory:///one"), Account(name="cellar", endpoint="memory:///two"))
 FILES = {"a.yaml": ("shop", "fair"), "b.yaml": ("till",)}
 """By the name of a file the resources that it declares at first."""
-
-
-class TimedStore(MemoryStore):
-    """Its clock is the world's."""
-
-    def __init__(self, world: FileWorld) -> None:
-        super().__init__()
-        self._world = world
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self._world.now_s * 1000)
 
 
 @dataclass(slots=True)
@@ -80,32 +70,14 @@ class MemoryRecords:
         return after
 
 
-@dataclass(slots=True)
-class Clock:
-    """Of one machine: `ahead_ms` is set now and then, the monotonic one never."""
-
-    world: FileWorld
-    base_s: float
-    ahead_ms: int = 0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.world.now_s * 1000) + self.ahead_ms
-
-    def monotonic_s(self) -> float:
-        return self.base_s + self.world.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        raise AssertionError(duration_s)
-
-
-class FileWorld:
+class FileWorld(SeededWorld):
     def __init__(self, seed: int) -> None:
-        self.rng, self.now_s = random.Random(seed), 0.0
+        super().__init__(seed)
         self.accounts = [ONE, TWO]
-        self.stores = {each.endpoint: TimedStore(self) for each in (ONE, TWO)}
+        self.stores = {each.endpoint: MemoryStore(self.clock) for each in (ONE, TWO)}
         for store in self.stores.values():
             Repository.init(store)  # type: ignore[arg-type]
-        self.home = TimedStore(self)
+        self.home = MemoryStore(self.clock)
         self.stores["memory:///two"].put_if_absent("backups/taken/backup.json", b"somebody else's")
         self.specs: dict[str, dict[str, Any]] = {name: new_spec() for names in FILES.values() for name in names}
         texts = {file: text_of(self.specs, names) for file, names in FILES.items()}
@@ -114,7 +86,10 @@ class FileWorld:
         self.applied: set[str] = set()
         self.asked: set[str] = set()
         self.records = MemoryRecords()
-        self.clocks = [Clock(self, base_s=17.0), Clock(self, base_s=90_000.0, ahead_ms=60_000)]
+        self.clocks = [
+            MachineClock(self.clock, started_s=17.0),
+            MachineClock(self.clock, started_s=90_000.0, ahead_ms=60_000),
+        ]
         self.admissions = [self.begin(clock) for clock in self.clocks]
         self.places = [RepositoryAliases(), RepositoryAliases()]
         self.agents: dict[str, DesiredAgents] = {}
@@ -123,7 +98,7 @@ class FileWorld:
         self.absent_since: list[dict[str, float]] = [{}, {}]
         self.first_s: dict[tuple[str, str], float] = dict.fromkeys(texts.items(), 0.0)
 
-    def begin(self, clock: Clock) -> Admissions:
+    def begin(self, clock: MachineClock) -> Admissions:
         """A process that has seen nothing yet."""
         return Admissions(
             records=self.records,
@@ -146,7 +121,7 @@ class FileWorld:
         if self.files[file].text != text:
             self.files[file].text = text
             if text is not None:
-                self.first_s.setdefault((file, text), self.now_s)
+                self.first_s.setdefault((file, text), self.clock.now_s)
 
     def save(self, file: str) -> None:
         """Somebody edits a resource. Some saves are slow: the beginning of the file is there first."""
@@ -223,7 +198,7 @@ class FileWorld:
         self.absent_since[number] = {}
 
     def pass_time(self) -> None:
-        self.now_s += self.rng.choice([1, 2, 2, 2, 5, 30, 200, 3700 if self.rng.random() < 0.3 else 2])
+        self.clock.now_s += self.rng.choice([1, 2, 2, 2, 5, 30, 200, 3700 if self.rng.random() < 0.3 else 2])
 
     # -- what operators do ---------------------------------------------------------------------------------------------
 
@@ -305,18 +280,18 @@ class FileWorld:
             if name in there or declared.unclear:
                 absent_since.pop(name, None)
             else:
-                absent_since.setdefault(name, self.now_s)
+                absent_since.setdefault(name, self.clock.now_s)
 
     def check_admitted(self, number: int, before: dict[ResourceKey, ResourceRecord]) -> None:
         for key, record in self.records.held.items():
             was = before.get(key)
             if record.is_deleted and (was is None or not was.is_deleted):
-                away_s = self.now_s - self.absent_since[number].get(record.name, self.now_s)
+                away_s = self.clock.now_s - self.absent_since[number].get(record.name, self.clock.now_s)
                 assert away_s >= ABSENT_S, f"{record.name} was deleted after {away_s:.0f} s"
             if was is None or was.generation != record.generation:
                 text = self.files[record.source].text
                 assert text is not None
-                old_s = self.now_s - self.first_s[record.source, text]
+                old_s = self.clock.now_s - self.first_s[record.source, text]
                 is_known = digest_of(text.encode()) in self.applied
                 assert is_known or old_s >= SETTLE_S, f"{record.name} was changed by bytes {old_s:.0f} s old"
 
@@ -343,7 +318,7 @@ class FileWorld:
             for record in self.records.all():  # jobs of the queue, and what follows them
                 if record.is_deleted:
                     self.records.held.pop(record.key)
-            self.now_s += 2 if number_of % 16 else ABSENT_S / 4
+            self.clock.now_s += 2 if number_of % 16 else ABSENT_S / 4
             held = {record.name for record in self.records.all()}
             if held == names and self.is_as_declared(done):
                 return

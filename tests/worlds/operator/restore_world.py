@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +24,9 @@ from offsite.repository.job_records import JobRecords
 from offsite.repository.lease import Lease, LeaseClaim
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
-from tests.worlds.operator.world import TimedStore, identity
+from tests.memory_store import MemoryStore
+from tests.virtual_time import SeededWorld
+from tests.worlds.operator.world import identity
 
 PLACES = (
     RepositoryPlace(account="main", repository="memory:///one"),
@@ -56,7 +57,7 @@ class JobProcess:
     uid: str
     key: tuple[str, str]
     job: str
-    store: TimedStore
+    store: MemoryStore
     left: int
     exit_code: int
     frozen: int
@@ -103,11 +104,11 @@ class RestoreOperator:
     known: dict[str, Restore] = field(default_factory=dict)
 
 
-class RestoreWorld:
+class RestoreWorld(SeededWorld):
     def __init__(self, seed: int) -> None:
-        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
-        self.stores = {place: TimedStore(self) for place in PLACES}  # type: ignore[arg-type]
-        self.home = TimedStore(self)  # type: ignore[arg-type]
+        super().__init__(seed)
+        self.stores = {place: MemoryStore(self.clock) for place in PLACES}
+        self.home = MemoryStore(self.clock)
         self.restores = {uid: new_restore(uid, repository=self.rng.choice(PLACES).repository) for uid in UIDS}
         self.operators = [RestoreOperator("x"), RestoreOperator("y")]
         self.processes: list[JobProcess] = []
@@ -115,7 +116,6 @@ class RestoreWorld:
         self.begun: dict[str, list[str]] = {uid: [] for uid in UIDS}
         self.ended: set[str] = set()
         self.is_asleep = False
-        self.is_calm = False
         self.closed: dict[RepositoryPlace, OffsiteError] = {}
         self.clusters: frozenset[str] | None = None
         self.is_in_force = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,18 +18,20 @@ from offsite.operator.world.schedules import ScheduleExecutor, ScheduleStatus
 from offsite.operator.world.timeline import RunTarget, SkipReason
 from offsite.stores.store import Store
 from tests.faulty_store import Crash
+from tests.memory_store import MemoryStore
+from tests.virtual_time import SeededWorld
 from tests.worlds.operator.restore_world import JobProcess, SleepingStore
-from tests.worlds.operator.world import TimedStore, identity
+from tests.worlds.operator.world import identity
 
 UID = "ssssssss-1"
 PLACE = RepositoryPlace(account="main", repository="memory:///one")
 TARGET = RunTarget(place=PLACE, backup="shop-1", cluster="shop")
 
 
-class ScheduleWorld:
+class ScheduleWorld(SeededWorld):
     def __init__(self, seed: int, **spec: object) -> None:
-        self.rng, self.now_ms = random.Random(seed), 1_772_000_000_000
-        self.store, self.home = TimedStore(self), TimedStore(self)  # type: ignore[arg-type]
+        super().__init__(seed, epoch_ms=1_772_000_000_000)
+        self.store, self.home = MemoryStore(self.clock), MemoryStore(self.clock)
         self.wanted = new_schedule(**spec)
         self.target: RunTarget | SkipReason | None = TARGET
         self.closed: dict[RepositoryPlace, OffsiteError] = {}
@@ -39,7 +40,7 @@ class ScheduleWorld:
         self.begun: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self.ended: set[str] = set()
-        self.is_asleep = self.is_calm = False
+        self.is_asleep = False
         self.is_whole = True
         self.work_max = 20
 

@@ -8,11 +8,9 @@ somebody else has; a cluster that is brought back as it was before.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,7 +43,9 @@ from offsite.repository.declared.members import BackupMember, find_member, membe
 from offsite.repository.repository import Repository
 from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
-from tests.worlds.operator.world import WHOLE_AFTER, Agent, DeletionJob, TimedStore, identity
+from tests.memory_store import MemoryStore
+from tests.virtual_time import SeededWorld
+from tests.worlds.operator.world import WHOLE_AFTER, Agent, DeletionJob, identity
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000"))
 STEPS, CALM_MAX = 60, 80
@@ -79,7 +79,7 @@ class Home:
         self.stale: ResourceRecord | None = None
         self.past: list[ResourceRecord] = []
         self.was_brought_back = False
-        self.state = TimedStore(world)  # type: ignore[arg-type]
+        self.state = MemoryStore(world.clock)
         self.wanted: dict[str, DesiredAgents] = {}
         self.agents: list[Agent] = []
         self.jobs: dict[str, DeletionJob] = {}
@@ -193,11 +193,11 @@ class Home:
     def stop_other(self, uid: str, words: str) -> None: ...
 
 
-class SharedWorld:
+class SharedWorld(SeededWorld):
     def __init__(self, seed: int) -> None:
-        self.rng, self.now_ms, self.made, self.changes = random.Random(seed), 1_700_000_000_000, 0, 0
-        self.clock = SimpleNamespace(now_ms=lambda: self.now_ms)
-        self.store = TimedStore(self)  # type: ignore[arg-type]
+        super().__init__(seed)
+        self.made = self.changes = 0
+        self.store = MemoryStore(self.clock)
         self.stores = {PLACE: self.store}
         self.progress: dict[str, int] = {}
         self.copied_ms: dict[str, int] = {}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ExpiryNotDone, LeaseHeld, LeaseTakenOver, OffsiteError
@@ -36,6 +34,7 @@ from offsite.repository.repository import Repository
 from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.memory_store import MemoryStore
+from tests.virtual_time import SeededWorld
 
 ACCOUNTS = (Account(name="main", endpoint="memory:///one"), Account(name="other", endpoint="memory:///two"))
 PLACES = tuple(RepositoryPlace(account=each.name, repository=each.endpoint) for each in ACCOUNTS)
@@ -43,21 +42,6 @@ LIMIT = 1
 UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
 WHOLE_AFTER = 4
 """Steps of an agent until a backup is whole."""
-
-
-class TimedStore(MemoryStore):
-    """Its clock is the world's."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-
-    def put_overwrite(self, key: str, data: object) -> None:
-        self._now_ms = self._world.now_ms
-        super().put_overwrite(key, data)  # type: ignore[arg-type]
-
-    def now_ms(self) -> int:
-        return self._world.now_ms
 
 
 def identity(name: str) -> ProcessIdentity:
@@ -139,11 +123,11 @@ class Operator:
     known: dict[str, Backup] = field(default_factory=dict)
 
 
-class World:
+class World(SeededWorld):
     def __init__(self, seed: int) -> None:
-        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
-        self.stores: dict[RepositoryPlace, TimedStore] = {place: TimedStore(self) for place in PLACES}
-        self.home = TimedStore(self)
+        super().__init__(seed)
+        self.stores = {place: MemoryStore(self.clock) for place in PLACES}
+        self.home = MemoryStore(self.clock)
         self.backups = {uid: new_backup(uid, 1) for uid in UIDS}
         self.operators = [Operator("x"), Operator("y")]
         self.wanted_agents: dict[str, DesiredAgents] = {}
@@ -240,8 +224,8 @@ class World:
             records=Unchanged(),
             agents=self,
             jobs=self,  # type: ignore[arg-type]  # what it asks of them
-            notes=NoteWriter(clock=SimpleNamespace(now_ms=lambda: self.now_ms)),  # type: ignore[arg-type]
-            clock=SimpleNamespace(now_ms=lambda: self.now_ms),  # type: ignore[arg-type]
+            notes=NoteWriter(clock=self.clock),
+            clock=self.clock,
             executor=hands,
             launches=Launches(layout=FolderLayout(root=Path("none")), accounts=Accounts(listed=ACCOUNTS)),
         )

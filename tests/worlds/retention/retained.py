@@ -22,6 +22,7 @@ from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
 from tests.batches import RECORDS_PER_BATCH, chunk_of, make_batch
 from tests.memory_store import MemoryStore
+from tests.virtual_time import VirtualClock
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -43,22 +44,6 @@ class Log:
     cut_at: int | None = None
 
 
-class StoreClock:
-    """A machine's clock that agrees with the store's; `ahead_ms`: but for that."""
-
-    def __init__(self, store: MemoryStore, ahead_ms: int = 0) -> None:
-        self._store, self._ahead_ms = store, ahead_ms
-
-    def now_ms(self) -> int:
-        return self._store._now_ms + self._ahead_ms
-
-    def monotonic_s(self) -> float:
-        return self._store._now_ms / 1000
-
-    def sleep(self, duration_s: float) -> None:
-        self._store._now_ms += int(duration_s * 1000)
-
-
 class Retained:
     """The source, its backup, and the truth of each restore point."""
 
@@ -78,11 +63,12 @@ class Retained:
         self._epochs = count(1)
 
     @property
-    def clock(self) -> StoreClock:
-        return StoreClock(self.store)
+    def clock(self) -> VirtualClock:
+        """Of the machine and of the store."""
+        return self.store.clock
 
     def later(self, by_ms: int) -> None:
-        self.store._now_ms += by_ms
+        self.store.clock.pass_ms(by_ms)
 
     def make(self, topic: str, partitions: int = 1) -> None:
         """A topic; in the place of the one of that name, if there is one."""
@@ -225,11 +211,11 @@ class Retained:
             data = b"".join(data for base, data in sorted(log.batches.items()) if base >= log.copied)
             writer.append(chunk_of(data))
             (segment,) = writer.close()
-        return replace(segment, timestamp_max_ms=self.store._now_ms)
+        return replace(segment, timestamp_max_ms=self.store.clock.now_ms())
 
     def _topics(self, base: BackupState) -> list[TopicShape]:
         deleted = [
-            replace(shape, deleted_ms=self.store._now_ms)
+            replace(shape, deleted_ms=self.store.clock.now_ms())
             for gone in self.gone.values()
             for shape in gone
             if shape.incarnation in base.topics and not base.topics[shape.incarnation].is_deleted
@@ -239,7 +225,7 @@ class Retained:
 
 def begin_restore(made: Retained, *, commit: int) -> None:
     """A restore of that point into another cluster is under way."""
-    now_ms = made.store._now_ms
+    now_ms = made.store.clock.now_ms()
     record = RestoreRecord(
         restore=dated_id(now_ms),
         commit=commit,

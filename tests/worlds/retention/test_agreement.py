@@ -262,7 +262,7 @@ def test_what_a_stranger_lists_in_a_topic_of_the_same_name_stays_with_what_was_d
 ) -> None:
     """Keys do not name the incarnation: the honest retention of the made-up topic names objects of the real one."""
     base = made.backup.state()
-    twin = TopicShape(topic="a", topic_id="twin", partitions=1, replication_factor=1, deleted_ms=made.store._now_ms)
+    twin = TopicShape(topic="a", topic_id="twin", partitions=1, replication_factor=1, deleted_ms=made.clock.now_ms())
     (twin_id,) = twin.partition_ids
     listed = tuple(replace(segment, topic_id="twin") for segment in base.segments[made.partition("a")].read()[:-1])
     keys = {segment.key for segment in listed}

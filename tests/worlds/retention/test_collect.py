@@ -242,7 +242,7 @@ def test_a_pack_waits_for_the_grace_time_of_the_last_segment_in_it(backup: Backu
     roll_up(backup, count=2, partitions=PARTITIONS[:1])
     run_once(backup)
     first_ms = store.now_ms()
-    store._now_ms += 100_000
+    store.clock.pass_ms(100_000)
     roll_up(backup, count=2, partitions=PARTITIONS[1:])
     run_once(backup)
     assert pack not in {each.key for each in plan_now(backup, grace_ms=store.now_ms() - first_ms).objects}

@@ -57,7 +57,7 @@ def made() -> Retained:
 
 
 def test_a_segment_goes_when_its_newest_record_is_too_old_and_the_source_let_go_of_it(made: Retained) -> None:
-    found, now_ms = stored(made), made.store._now_ms
+    found, now_ms = stored(made), made.store.clock.now_ms()
     times = [each.timestamp_max_ms for each in found.segments]
     for keep in range(6):
         limits = KeepLimits(keep_ms=now_ms - times[keep])
@@ -80,7 +80,7 @@ def test_the_newest_segment_of_a_log_that_goes_on_is_never_too_old(made: Retaine
 
 
 def test_of_a_topic_that_is_gone_all_stays_for_its_retention(made: Retained) -> None:
-    gone_ms = made.store._now_ms + 100
+    gone_ms = made.store.clock.now_ms() + 100
     found = stored(made, goes_on=False, gone_ms=gone_ms)
     assert found.expired_below(KeepLimits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS) == 0
     assert found.expired_below(KeepLimits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS + 1) == 60
@@ -149,7 +149,7 @@ def test_what_the_cluster_tells_is_not_said_of_the_topic_that_had_the_name_befor
         made.trim("a", 10 * n)
         made.commit()
     told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
-    expiring = ExpiringRanges(head=made.backup.state(), now_ms=made.store._now_ms, cluster_retention=told)
+    expiring = ExpiringRanges(head=made.backup.state(), now_ms=made.clock.now_ms(), cluster_retention=told)
     assert {each.topic_id for each in expiring.partitions} == {"id-2"}
 
 
@@ -198,7 +198,7 @@ def test_the_search_finds_what_asking_each_point_finds(number: int) -> None:
         read.append(seq)
         return states[seq]
 
-    expiring = ExpiringRanges(head=head, now_ms=made.store._now_ms)
+    expiring = ExpiringRanges(head=head, now_ms=made.clock.now_ms())
     found = run_to_end(find_needing_expired(head.history, expiring, state))
     told = {seq for start, end in found for seq in range(start, end)}
     truth = {seq for seq, each in states.items() if _needs(expiring, each)}
@@ -234,12 +234,12 @@ def test_of_many_points_few_are_looked_at() -> None:
         read.append(seq)
         return made.backup.catalog.state(upto=seq)
 
-    found = run_to_end(find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.store._now_ms), state))
+    found = run_to_end(find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.clock.now_ms()), state))
     assert [span[0] for span in found] == [1]
     assert len(read) <= 10
     assert (
         run_to_end(
-            find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.store._now_ms), state, most=3)
+            find_needing_expired(head.history, ExpiringRanges(head=head, now_ms=made.clock.now_ms()), state, most=3)
         )
         != found
     )

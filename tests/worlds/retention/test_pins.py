@@ -16,7 +16,8 @@ from offsite.upkeep.retention.pins import parse_until, pin_point, pinned_points,
 from offsite.upkeep.retention.policy import parse_policy
 from offsite.upkeep.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports, get_note, retention_outlook
 from tests.inline_runner import InlineRunner
-from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained, StoreClock, begin_restore
+from tests.virtual_time import MachineClock
+from tests.worlds.retention.retained import DAY_MS, HOUR_MS, Retained, begin_restore
 
 LAST = parse_policy(keep_age="0s")
 
@@ -64,7 +65,7 @@ def test_what_is_pinned_stays_with_all_that_it_needs_until_it_is_unpinned(made: 
 
 
 def test_a_pin_that_has_ended_keeps_nothing_and_is_taken_off(made: Retained) -> None:
-    pin_point(made.backup, 2, reason="r", until_ms=made.store._now_ms + DAY_MS)
+    pin_point(made.backup, 2, reason="r", until_ms=made.clock.now_ms() + DAY_MS)
     let_go(made)
     assert 2 in numbers(made)
     made.later(DAY_MS)
@@ -119,7 +120,7 @@ def test_a_floor_that_the_rules_hold_refuses_nothing(made: Retained) -> None:
 @pytest.mark.parametrize("ahead_ms", [MOST_APART_MS + 5000, -MOST_APART_MS - 5000])
 def test_clocks_that_differ_are_refused(made: Retained, ahead_ms: int) -> None:
     with pytest.raises(ClocksDiffer):
-        plan_retention(made.backup, LAST, clock=StoreClock(made.store, ahead_ms))
+        plan_retention(made.backup, LAST, clock=MachineClock(made.clock, ahead_ms=ahead_ms))
 
 
 def test_nothing_to_do_writes_nothing(made: Retained) -> None:
@@ -142,7 +143,7 @@ def test_retention_is_no_sign_of_life_of_a_backup(made: Retained) -> None:
     state = made.backup.state()
     assert state.completed_at_ms == last.completed_at_ms
     assert default_point(made.backup.store, state).complete_ms == last.committed_at_ms
-    assert any(problem.startswith("last backup 40 d") for problem in problems_of(state, made.store._now_ms, 3600))
+    assert any(problem.startswith("last backup 40 d") for problem in problems_of(state, made.clock.now_ms(), 3600))
     assert 5 in numbers(made)
 
 

@@ -32,7 +32,7 @@ class Drifting(Retained):
 
     def __init__(self) -> None:
         super().__init__()
-        self.true_ms = self.store._now_ms
+        self.true_ms = self.store.clock.now_ms()
         self.ahead_ms = 0
         self.event_ms: int | None = None
         self.made_at: dict[int, int] = {}
@@ -41,7 +41,7 @@ class Drifting(Retained):
 
     def passes(self, by_ms: int) -> None:
         self.true_ms += by_ms
-        self.store._now_ms = self.true_ms + self.ahead_ms
+        self.store.clock.set_ms(self.true_ms + self.ahead_ms)
 
     def jumps(self, ahead_ms: int) -> None:
         self.ahead_ms = ahead_ms
@@ -253,7 +253,7 @@ def played(drawn: random.Random) -> str:
 
 
 def _retained(made: Drifting, policy: RetentionPolicy, *, least_ms: int) -> str:
-    before, now_ms = made.points, made.store._now_ms
+    before, now_ms = made.points, made.store.clock.now_ms()
     complete = [seq for seq in before if seq in made.complete]
     line = made.backup.state().history.find(complete[-1]) if complete else None
     try:

@@ -165,7 +165,7 @@ def test_a_time_that_may_mean_an_earlier_topic_is_unclear_also_when_that_was_let
         made.write("a")
         made.later(DAY_MS)
         made.commit()
-    then = PointRequest(at=str(made.store._now_ms - DAY_MS))
+    then = PointRequest(at=str(made.store.clock.now_ms() - DAY_MS))
     made.make("a")
     for _ in range(3):
         made.later(DAY_MS)

@@ -29,22 +29,6 @@ _WRONG_CLOCKS = 5
 _BUCKETS_MS = {"hourly": HOUR_MS, "daily": DAY_MS}
 
 
-class StoreClock:
-    """The clock of a machine that agrees with the store."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-
-    def now_ms(self) -> int:
-        return self._store._now_ms
-
-    def monotonic_s(self) -> float:
-        return self._store._now_ms / 1000
-
-    def sleep(self, duration_s: float) -> None:
-        self._store._now_ms += int(duration_s * 1000)
-
-
 class Meddling:
     """A store in which something happens right before change number `at`, counted from 0."""
 
@@ -129,7 +113,7 @@ class RetentionPlay(Play):
         super()._happen()
         if self.retaining.random() < 0.5:
             hours = self.retaining.choice((0.05, 0.3, 1, 5, 30))
-            self.store._now_ms += int(hours * HOUR_MS)
+            self.store.clock.pass_ms(int(hours * HOUR_MS))
             self._tell(f"{hours} hours pass")
         if self.setting.random() < 0.15:
             hours = self.setting.choice((1, 2, 6, 48))
@@ -144,13 +128,13 @@ class RetentionPlay(Play):
         return self.number % _WRONG_CLOCKS == 0
 
     def _turn_clock(self, ahead_ms: int) -> None:
-        self.store._now_ms += ahead_ms - self.ahead_ms
+        self.store.clock.pass_ms(ahead_ms - self.ahead_ms)
         self.ahead_ms = ahead_ms
         self._tell(f"the clock is {ahead_ms / HOUR_MS:.0f} hours ahead")
 
     def _now_ms(self) -> int:
         """As producers know it, whose clocks are right."""
-        return self.store._now_ms - self.ahead_ms
+        return self.store.clock.now_ms() - self.ahead_ms
 
     def _roll_up(self) -> None:
         super()._roll_up()
@@ -194,7 +178,7 @@ class RetentionPlay(Play):
     def _pin(self) -> None:
         backup = self.repository.backup("sim")
         seq = self.retaining.choice([line.seq for line in backup.state().history])
-        until_ms = self.retaining.choice((0, self.store._now_ms + 2 * HOUR_MS))
+        until_ms = self.retaining.choice((0, self.store.clock.now_ms() + 2 * HOUR_MS))
         pin_point(backup, seq, reason="sim", until_ms=until_ms)
         self._note()
         self.pins[seq] = until_ms
@@ -205,13 +189,13 @@ class RetentionPlay(Play):
     ) -> None:
         backup, policy = backup or self.repository.backup("sim"), policy or self._policy()
         self._note()
-        before, now_ms = self.repository.backup("sim").state(), self.store._now_ms
+        before, now_ms = self.repository.backup("sim").state(), self.store.clock.now_ms()
         promised = must_stay(before, self.judge, policy, now_ms=now_ms) if is_alone else set()
         if policy.mirrors and policy.max_bytes is None and is_alone:
             promised |= set(promised_by_topics(self.repository.backup("sim"), before, self.judge, now_ms=now_ms))
         self._tell(f"retain {policy}")
         try:
-            clock = StoreClock(self.store)
+            clock = self.store.clock
             plan = plan_retention(backup, policy, clock=clock)
             rested = bool(plan.clock_step) and not plan.below_floor and not self.has_wrong_clock
             apply_retention(backup, plan, clock=clock, force=rested)
@@ -222,7 +206,7 @@ class RetentionPlay(Play):
         self._note()
         after = self.repository.backup("sim").state()
         self._tell(f"kept {[line.seq for line in after.history]} of {[line.seq for line in before.history]}")
-        pinned = {seq for seq, until_ms in self.pins.items() if not until_ms or self.store._now_ms < until_ms}
+        pinned = {seq for seq, until_ms in self.pins.items() if not until_ms or self.store.clock.now_ms() < until_ms}
         for seq in pinned | promised:
             assert after.history.find(seq) is not None, f"commit {seq} is gone, and {policy} keeps it"
 
@@ -257,7 +241,7 @@ class RetentionPlay(Play):
             for _ in range(3):
                 self._back_up(quiet=True)
                 self._note()
-        self.store._now_ms += DAY_MS
+        self.store.clock.pass_ms(DAY_MS)
         self._collect(grace_ms=0)
         backup = self.repository.backup("sim")
         self.judge.compare_all(backup)

@@ -260,9 +260,9 @@ def test_a_tombstone_goes_only_when_it_is_older_than_the_topic_says(backup: Back
     for _ in range(3):
         commit_log(backup, log.grow(30), log.end, compacted_shape())
     old = log.end
-    store._now_ms += day  # its clock
+    store.clock.pass_ms(day)  # its clock
     commit_log(backup, log.grow(30), log.end, compacted_shape())
-    store._now_ms += day // 2
+    store.clock.pass_ms(day // 2)
     last = commit_log(backup, log.grow(30), log.end, compacted_shape())
     forget(backup, [1, 2])
     forget(backup, [4])

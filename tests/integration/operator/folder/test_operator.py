@@ -23,8 +23,8 @@ from offsite.repository.layout import BackupLayout
 from offsite.sandbox.settings import free_ports
 from tests.backups import SELECTION
 from tests.processes import wait_until
-from tests.script_clock import Script
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
+from tests.virtual_time import Script
 
 
 @pytest.fixture

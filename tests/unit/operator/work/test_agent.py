@@ -19,14 +19,6 @@ from offsite.repository.lease import TTL_S, Lease
 from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
 from tests.worlds.operator.world import identity
-from tests.worlds.retention.retained import StoreClock
-
-
-class StillStore(MemoryStore):
-    """Its clock goes on only as somebody sleeps."""
-
-    def now_ms(self) -> int:
-        return self._now_ms
 
 
 class Over(BaseException):
@@ -53,7 +45,7 @@ class FakeFollower:
 
 @dataclass
 class World:
-    store: StillStore = field(default_factory=StillStore)
+    store: MemoryStore = field(default_factory=MemoryStore)
     rounds: list[int] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
     during: dict[int, Callable[[], None]] = field(default_factory=dict)
@@ -62,7 +54,7 @@ class World:
     source_error: OffsiteError | None = None
 
     def __post_init__(self) -> None:
-        self.clock = StoreClock(self.store)
+        self.clock = self.store.clock
         self.declared = Declared(self.store)  # type: ignore[arg-type]
 
     @contextmanager
@@ -129,7 +121,7 @@ def test_a_stop_between_two_rounds_is_heard_within_a_second(world: World) -> Non
     seen: list[float] = []
 
     def stop_in_the_pause(duration_s: float) -> None:
-        world.store._now_ms += int(duration_s * 1000)
+        world.store.clock.pass_ms(int(duration_s * 1000))
         seen.append(duration_s)
         if len(seen) == 3:
             world.declared.decide(DeclaredEntryKind.STOPPED)
@@ -158,7 +150,7 @@ def test_an_agent_stands_by_until_the_other_one_is_silent(world: World) -> None:
     agent = world.agent()
     agent.step()
     assert world.opened == []
-    world.store._now_ms += int(TTL_S * 1000) + 1
+    world.store.clock.pass_ms(int(TTL_S * 1000) + 1)
     world.during[0] = lambda: world.declared.decide(DeclaredEntryKind.STOPPED)
     agent.step()
     assert world.opened == ["b"]
@@ -224,7 +216,7 @@ def test_an_agent_that_fails_at_first_says_when_it_went_well_last_under_the_one_
     voices = [Heartbeat(world.store, world.declared.layout, world.clock) for _ in range(2)]  # type: ignore[arg-type]
     voices[0].take(1, 1)
     voices[0].report_success()
-    world.store._now_ms = now_ms
+    world.store.clock.set_ms(now_ms)
     voices[1].take(1, 2)
     voices[1].report_failure(KafkaUnreachable("the leader moves"))
     assert world.word == AgentReport(number=1, term=2, well_ms=before_ms, why="OFF-1501: the leader moves")

@@ -31,7 +31,7 @@ class Course:
         self.declared.start()
         self.terms = self.declared.layout.agent(self.store)  # type: ignore[arg-type]
         self.take("one")
-        self.store._now_ms += 24 * HOUR_MS
+        self.store.clock.pass_ms(24 * HOUR_MS)
         self.now_ms = self.store.now_ms()
 
     def take(self, name: str) -> None:
@@ -88,7 +88,7 @@ def test_a_commit_that_is_dated_in_the_future_shows_nothing_and_is_told(course: 
 
 
 def test_a_resume_that_is_dated_in_the_future_shows_nothing_and_is_told(course: Course) -> None:
-    course.store._now_ms -= 48 * HOUR_MS
+    course.store.clock.pass_ms(-(48 * HOUR_MS))
     course.say(1, course.store.now_ms() - HOUR_MS)
     assert course.quiet_h == 1
     assert "its last start or resume is dated" in course.live.ahead
@@ -100,9 +100,9 @@ def test_a_clock_that_is_a_little_ahead_is_believed(course: Course) -> None:
 
 
 def test_only_the_agent_that_took_it_in_hand_last_can_say_that_it_goes_on(course: Course) -> None:
-    course.store._now_ms -= 6 * HOUR_MS
+    course.store.clock.pass_ms(-(6 * HOUR_MS))
     course.take("two")
-    course.store._now_ms += 6 * HOUR_MS
+    course.store.clock.pass_ms(6 * HOUR_MS)
     course.say(1, course.now_ms, "an outage of before")
     assert (course.quiet_h, course.live.outage) == (6, "")
     course.say(3, course.now_ms)

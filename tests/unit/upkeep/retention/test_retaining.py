@@ -36,7 +36,7 @@ class Machine:
         self.now_s = 0.0
 
     def now_ms(self) -> int:
-        return self._made.store._now_ms
+        return self._made.store.clock.now_ms()
 
     def monotonic_s(self) -> float:
         self.now_s += self._step_s

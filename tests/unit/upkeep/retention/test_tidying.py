@@ -12,7 +12,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 from tests.memory_store import MemoryStore
-from tests.worlds.source_events.retaining import StoreClock
+from tests.virtual_time import VirtualClock
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def backup(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     return made
 
 
-def left(backup: Backup, clock: StoreClock) -> str:
+def left(backup: Backup, clock: VirtualClock) -> str:
     """The key of a segment that a run wrote and never committed, before a later run that ended."""
     key = write_segment(backup.store, backup, PARTITIONS[0], 20, 30).key
     clock.sleep(3600)
@@ -43,7 +43,7 @@ def pass_all(chore: Chore, backup: Backup, state: BackupState) -> None:
 
 
 def test_leftovers_go_after_a_day(backup: Backup, store: MemoryStore) -> None:
-    clock = StoreClock(store)
+    clock = store.clock
     chore = tidying(clock=clock)
     key, state = left(backup, clock), backup.state()
     pass_all(chore, backup, state)
@@ -54,7 +54,7 @@ def test_leftovers_go_after_a_day(backup: Backup, store: MemoryStore) -> None:
 
 
 def test_damage_is_told_and_it_rests(backup: Backup, store: MemoryStore) -> None:
-    clock = StoreClock(store)
+    clock = store.clock
     chore = tidying(clock=clock)
     key, state = left(backup, clock), backup.state()
     clock.sleep(2 * TIDYING_REST_S)
