@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,22 +24,9 @@ from tests.faulty_store import FaultyStore
 from tests.inline_runner import InlineRunner
 from tests.unit.restore.test_restore_plan import partition as of_partition
 from tests.unit.restore.test_restore_plan import segment
+from tests.virtual_time import VirtualClock
 
 AT_ONCE = CommitThresholds(bytes=1, times_longer=0)
-
-
-@dataclass
-class FakeClock:
-    now_s: float = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
 
 class BrokenOff(InlineRunner):
@@ -106,7 +93,7 @@ def test_time_is_a_reason_too(three: Site) -> None:
 
 
 def test_commits_for_which_much_is_searched_are_few(three: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, begun = FakeClock(), list[float]()
+    clock, begun = VirtualClock(), list[float]()
 
     def search(*arguments: Any) -> Committable:
         clock.now_s += 1.0

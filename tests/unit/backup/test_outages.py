@@ -20,32 +20,15 @@ from offsite.model.errors import (
     StoreDenied,
     StoreUnreachable,
 )
-
-
-class SteppedClock:
-    """Sleeping is all that takes time."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.slept: list[float] = []
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.slept.append(duration_s)
-        self.now_s += duration_s
+from tests.virtual_time import VirtualClock
 
 
 @pytest.fixture
-def clock() -> SteppedClock:
-    return SteppedClock()
+def clock() -> VirtualClock:
+    return VirtualClock(100.0, epoch_ms=0)
 
 
-def outages(clock: SteppedClock, told: list[Outage | None], *, limit_s: float = 3600) -> Outages:
+def outages(clock: VirtualClock, told: list[Outage | None], *, limit_s: float = 3600) -> Outages:
     return Outages(give_up_after_s=limit_s, clock=clock, on_outage=told.append)
 
 
@@ -60,47 +43,47 @@ LASTING_AT_FIRST = (KafkaAuthenticationFailed, StoreDenied, NoSuchTopic)
 
 
 @pytest.mark.parametrize("kind", WAITED_OUT)
-def test_what_may_come_back_is_waited_for(clock: SteppedClock, kind: type[OffsiteError]) -> None:
+def test_what_may_come_back_is_waited_for(clock: VirtualClock, kind: type[OffsiteError]) -> None:
     told: list[Outage | None] = []
     outages(clock, told).wait(kind("gone", hint=""))
     (outage,) = told
     assert outage is not None
     assert (outage.attempts, outage.since_ms, outage.error.message) == (1, 100_000, "gone")
-    assert clock.slept == [outage.wait_s]
+    assert clock.slept_s == [outage.wait_s]
 
 
 @pytest.mark.parametrize("kind", LASTING)
-def test_what_does_not_mend_itself_ends_the_run(clock: SteppedClock, kind: type[OffsiteError]) -> None:
+def test_what_does_not_mend_itself_ends_the_run(clock: VirtualClock, kind: type[OffsiteError]) -> None:
     waiting = outages(clock, [])
     waiting.worked()
     with pytest.raises(kind):
         waiting.wait(kind("wrong", hint=""))
-    assert clock.slept == []
+    assert clock.slept_s == []
 
 
 @pytest.mark.parametrize("kind", LASTING_AT_FIRST)
 def test_a_lack_of_rights_is_a_mistake_at_first_and_an_outage_later(
-    clock: SteppedClock, kind: type[OffsiteError]
+    clock: VirtualClock, kind: type[OffsiteError]
 ) -> None:
     waiting = outages(clock, [])
     with pytest.raises(kind):
         waiting.wait(kind("denied", hint=""))
     waiting.worked()
     waiting.wait(kind("denied", hint=""))
-    assert len(clock.slept) == 1
+    assert len(clock.slept_s) == 1
 
 
-def test_pauses_grow_to_a_limit_and_then_the_error_is_raised(clock: SteppedClock) -> None:
+def test_pauses_grow_to_a_limit_and_then_the_error_is_raised(clock: VirtualClock) -> None:
     told: list[Outage | None] = []
     waiting = outages(clock, told, limit_s=200)
     with pytest.raises(KafkaUnreachable):
         wait_for_ever(waiting)
-    assert clock.slept[0] <= 1 < clock.slept[-1] <= LONGEST_WAIT_S
-    assert 200 <= sum(clock.slept) <= 200 + LONGEST_WAIT_S
+    assert clock.slept_s[0] <= 1 < clock.slept_s[-1] <= LONGEST_WAIT_S
+    assert 200 <= sum(clock.slept_s) <= 200 + LONGEST_WAIT_S
     assert {each.since_ms for each in told if each is not None} == {100_000}
 
 
-def test_the_time_counts_anew_after_a_round_that_went_well(clock: SteppedClock) -> None:
+def test_the_time_counts_anew_after_a_round_that_went_well(clock: VirtualClock) -> None:
     told: list[Outage | None] = []
     waiting = outages(clock, told, limit_s=40)
     for _ in range(20):

@@ -13,28 +13,13 @@ from offsite.engine.meter import (
     ProgressSender,
 )
 from tests.processes import wait_until
+from tests.virtual_time import VirtualClock
 
 JOB = 3
 
 
-class StillClock:
-    """A clock that moves only when told to."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.time_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.time_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.time_s += duration_s
-
-
 def sent(address: ProgressAddress, *, job: int = JOB) -> None:
-    clock = StillClock()
+    clock = VirtualClock()
     sender = ProgressSender(address, job=job, index=1, clock=clock)
     clock.sleep(SEND_EVERY_S)
     sender(MeterReading(moved_bytes=10, records=2, limited_ms=4))
@@ -65,7 +50,7 @@ def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
 
 def test_a_long_pause_is_told_at_once_since_nothing_follows_while_it_lasts() -> None:
     receiver = ProgressReceiver("127.0.0.1")
-    sender = ProgressSender(receiver.address, job=JOB, index=1, clock=StillClock())
+    sender = ProgressSender(receiver.address, job=JOB, index=1, clock=VirtualClock())
     for paused in (MeterReading(limited_ms=100), MeterReading(limited_ms=800), MeterReading(limited_ms=900)):
         sender(paused)
     sender(MeterReading(limited_ms=900, throttled_ms=1))

@@ -19,7 +19,7 @@ from offsite.engine.rate_limits import Direction, RateAddress, RateLimits
 from offsite.engine.rate_server import BURST_S, MAX_STRANGERS, RateServer
 from offsite.model.errors import SparkFailed
 from tests.processes import wait_until
-from tests.unit.engine.test_progress_datagram import StillClock
+from tests.virtual_time import VirtualClock
 
 RATE = 4_000_000
 MEASURED_S = 2.5
@@ -144,7 +144,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.taken: list[int] = []
-        self.clock = StillClock()
+        self.clock = VirtualClock()
         self.paused_ms: list[int] = []
         self.lease = RateLease(self.ask, bytes_per_s=100, clock=self.clock, on_wait=self.paused_ms.append)
         self.taken.clear()
@@ -160,7 +160,7 @@ def test_small_payments_are_made_out_of_a_portion() -> None:
         driver.lease.pay(10)
     driver.lease.pay(170)
     assert driver.taken == [50, 50, 170]
-    assert (driver.clock.time_s, driver.paused_ms) == (2.7, [500, 500, 1700])
+    assert (driver.clock.now_s, driver.paused_ms) == (2.7, [500, 500, 1700])
 
 
 def test_what_a_fetch_did_not_bring_is_kept_for_the_next_one() -> None:
@@ -185,7 +185,7 @@ def test_what_came_beyond_a_fetch_is_owed_and_then_paid_ahead() -> None:
 
 def test_each_executor_has_a_limit_of_its_own_and_all_have_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = RateLimits(read_bytes_per_s=3 * RATE, executor_read_bytes_per_s=RATE)
-    server = RateServer("127.0.0.1", limits, clock=StillClock())
+    server = RateServer("127.0.0.1", limits, clock=VirtualClock())
     waits: list[list[float]] = []
     for number in range(4):
         monkeypatch.setattr(rate_lease, "executor_key", lambda number=number: bytes([number]) * 16)
@@ -201,7 +201,7 @@ def test_each_executor_has_a_limit_of_its_own_and_all_have_one_together(monkeypa
 
 def test_what_is_limited_for_executors_only_is_limited() -> None:
     limits = RateLimits(executor_write_bytes_per_s=RATE)
-    server = RateServer("127.0.0.1", limits, clock=StillClock())
+    server = RateServer("127.0.0.1", limits, clock=VirtualClock())
     connection = RateConnection(server.address)
     assert connection.ask(Direction.WRITE, RATE).wait_s == pytest.approx(1)
     with pytest.raises(SparkFailed):

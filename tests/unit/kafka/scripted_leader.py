@@ -18,7 +18,7 @@ from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import scan
 from offsite.log.range import Chunk, Gap, Hole, LogRange, TopicPartition
-from tests.unit.kafka.test_backoff import StepClock
+from tests.virtual_time import VirtualClock
 
 TOPIC = TopicPartition(topic="orders", partition=3)
 _HEAD = struct.Struct(">iiiibii")  # of a Fetch request, before its topics
@@ -164,7 +164,7 @@ def read(leader: ScriptedLeader, start: int, end: int, *, into: Reading | None =
 
     reading = Reading() if into is None else into
     router: Any = ScriptedRouter(leader)
-    reader = PartitionReader(router, clock=StepClock(), on_throttle=reading.throttles_ms.append)
+    reader = PartitionReader(router, clock=VirtualClock(), on_throttle=reading.throttles_ms.append)
     log_range = LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=start, end=end)
     for item in reader.read_task(ReadTask(range=log_range, **task)):
         match item:

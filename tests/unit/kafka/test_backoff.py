@@ -6,47 +6,30 @@ import pytest
 
 from offsite.kafka.net.backoff import Backoff
 from offsite.model.errors import KafkaUnreachable
-
-
-class StepClock:
-    """Sleeping is what makes time pass."""
-
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-        self.sleeps_s: list[float] = []
-
-    def now_ms(self) -> int:
-        return int(self.passed_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.passed_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.sleeps_s.append(duration_s)
-        self.passed_s += duration_s
+from tests.virtual_time import VirtualClock
 
 
 def test_waits_grow_and_end_with_the_error() -> None:
-    clock, error = StepClock(), KafkaUnreachable("gone")
+    clock, error = VirtualClock(), KafkaUnreachable("gone")
     backoff = Backoff(clock, limit_s=30)
-    while clock.passed_s < 30:
+    while clock.now_s < 30:
         backoff.wait(error)
     with pytest.raises(KafkaUnreachable, match="gone"):
         backoff.wait(error)
-    assert 30 <= clock.passed_s < 33
-    assert clock.sleeps_s[0] <= 0.05
-    assert 1.0 <= clock.sleeps_s[-1] <= 2.0
+    assert 30 <= clock.now_s < 33
+    assert clock.slept_s[0] <= 0.05
+    assert 1.0 <= clock.slept_s[-1] <= 2.0
 
 
 def test_time_counts_from_the_first_failure_not_from_the_last_success() -> None:
-    clock = StepClock()
+    clock = VirtualClock()
     backoff = Backoff(clock, limit_s=10)
     clock.sleep(1000)
     backoff.wait(KafkaUnreachable("gone"))
 
 
 def test_progress_starts_the_count_anew() -> None:
-    clock = StepClock()
+    clock = VirtualClock()
     backoff = Backoff(clock, limit_s=5)
     for _ in range(50):
         backoff.wait(KafkaUnreachable("gone"))
@@ -56,12 +39,12 @@ def test_progress_starts_the_count_anew() -> None:
 
 def test_each_wait_is_a_line_of_the_journal_and_so_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="offsite")
-    clock, error = StepClock(), KafkaUnreachable("broker 1 is gone")
+    clock, error = VirtualClock(), KafkaUnreachable("broker 1 is gone")
     backoff = Backoff(clock, limit_s=0.01)
     backoff.wait(error)
     with pytest.raises(KafkaUnreachable):
         backoff.wait(error)
     retry, gave_up = caplog.messages
-    told = f"wait_s={clock.sleeps_s[0]:.3f} failing_s=0.000"
+    told = f"wait_s={clock.slept_s[0]:.3f} failing_s=0.000"
     assert retry == f'retry attempt=1 {told} error=OFF-1501 why="broker 1 is gone"'
     assert gave_up.startswith("gave_up attempts=1 failing_s=0.0")

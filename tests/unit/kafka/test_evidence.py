@@ -26,7 +26,7 @@ from tests.unit.kafka.scripted_leader import (
     ScriptedRouter,
     read,
 )
-from tests.unit.kafka.test_backoff import StepClock
+from tests.virtual_time import VirtualClock
 
 COMPACTED = {"cleanup.policy": "compact"}
 TIERED = {"cleanup.policy": "compact", "remote.storage.enable": "true"}
@@ -153,13 +153,13 @@ def test_a_partition_that_was_waited_for_in_vain_is_not_waited_for_as_long_again
     """Not by the other ranges of the run, whatever these wait for in between; but by a run of another day."""
     router: Any = ScriptedRouter(ScriptedLeader(log(0), forever=BLANK, high_watermark=100))
     task = ReadTask(range=LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=0, end=100))
-    clock, waited_s = StepClock(), []
+    clock, waited_s = VirtualClock(), []
     for pause_s in (0, THROTTLED_MAX_S, 24 * 3600):
         clock.sleep(pause_s)
-        began_s = clock.passed_s
+        began_s = clock.now_s
         with pytest.raises(NoEvidence):
             list(PartitionReader(router, clock=clock).read_task(task))
-        waited_s.append(clock.passed_s - began_s)
+        waited_s.append(clock.now_s - began_s)
     assert waited_s[0] > 100
     assert waited_s[1] < GIVEN_UP_MAX_S + 3
     assert waited_s[2] > 100

@@ -9,7 +9,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.log.range import LogRange
 from tests.batches import make_batch
 from tests.unit.kafka.scripted_leader import BLANK, TOPIC, ScriptedLeader, ScriptedRouter
-from tests.unit.kafka.test_backoff import StepClock
+from tests.virtual_time import VirtualClock
 
 PORTION_BYTES = 20_000
 
@@ -37,7 +37,7 @@ def test_each_fetch_is_paid_for_before_it_is_sent_and_settled_when_its_answer_is
     leader.configs = {"cleanup.policy": "compact"}
     router: Any = ScriptedRouter(leader)
     log_range = LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=0, end=30)
-    list(PartitionReader(router, clock=StepClock(), pace=purse).read(log_range))
+    list(PartitionReader(router, clock=VirtualClock(), pace=purse).read(log_range))
     assert purse.before == leader.asked_bytes
     assert len(purse.before) == len(purse.after) == 4
     assert purse.before[:2] == [PORTION_BYTES] * 2, "no batch is known yet"

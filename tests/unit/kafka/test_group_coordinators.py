@@ -13,22 +13,9 @@ from offsite.kafka.groups import COORDINATOR_MAX_S, LANES, GroupClient, GroupCoo
 from offsite.kafka.protocol.groups import GroupAnswer, ListedGroup, fetch_offsets_request
 from offsite.kafka.protocol.request import Api, Request
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable
+from tests.virtual_time import VirtualClock
 
 LOADING, NOT_AVAILABLE, MOVED, NOT_AUTHORISED, HAS_MEMBERS = 14, 15, 16, 30, 25
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
 
 class FakeRouter:
@@ -102,7 +89,7 @@ class FakeConnection:
 
 
 def ask(router: FakeRouter, *, per_request: int = 2, coordinators: GroupCoordinators | None = None) -> dict[str, int]:
-    coordinators = coordinators or GroupCoordinators(router, FakeClock())  # type: ignore[arg-type]
+    coordinators = coordinators or GroupCoordinators(router, VirtualClock())  # type: ignore[arg-type]
     answers = coordinators.ask(
         router.nodes, lambda names: fetch_offsets_request(names, stable=True), per_request=per_request
     )
@@ -144,7 +131,7 @@ def test_a_coordinator_that_loads_or_moves_is_asked_again(code: int) -> None:
 
 def test_a_group_that_moved_is_asked_where_it_is_now() -> None:
     router = FakeRouter({"one-": 1})
-    coordinators = GroupCoordinators(router, FakeClock())  # type: ignore[arg-type]
+    coordinators = GroupCoordinators(router, VirtualClock())  # type: ignore[arg-type]
     ask(router, coordinators=coordinators)
     router.nodes["one-"] = 2
     assert ask(router, coordinators=coordinators) == {"one-": 0}
@@ -159,7 +146,7 @@ def test_a_connection_that_is_lost_is_made_again() -> None:
 
 def test_a_group_that_stays_without_coordinator_keeps_its_error_and_the_others_their_answers() -> None:
     router = FakeRouter({"lost-": -NOT_AVAILABLE, "one-": 1, "secret-": -NOT_AUTHORISED}, {"one-": [HAS_MEMBERS]})
-    clock = FakeClock()
+    clock = VirtualClock()
     coordinators = GroupCoordinators(router, clock)  # type: ignore[arg-type]
     assert ask(router, coordinators=coordinators) == {
         "lost-": NOT_AVAILABLE,
@@ -179,7 +166,7 @@ def test_brokers_that_never_answer_are_an_error() -> None:
 
 def test_a_group_that_may_not_be_read_is_named_and_the_others_are_read() -> None:
     router = FakeRouter({"one-": 1, "secret-": -NOT_AUTHORISED})
-    client = GroupClient(router, clock=FakeClock())  # type: ignore[arg-type]
+    client = GroupClient(router, clock=VirtualClock())  # type: ignore[arg-type]
     fetched = client.offsets(ListedGroup(group=name, kind="classic", state="Empty") for name in router.nodes)
     assert list(fetched.groups) == ["one-"]
     (failure,) = fetched.failed
@@ -192,7 +179,7 @@ def test_a_group_that_is_left_out_for_ever_is_named() -> None:
     router.answer = lambda node, groups: {  # type: ignore[method-assign]
         group: told for group, told in answer(node, groups).items() if group != "other-"
     }
-    clock = FakeClock()
+    clock = VirtualClock()
     with pytest.raises(KafkaTimeout, match="leave out group other-"):
         ask(router, coordinators=GroupCoordinators(router, clock))  # type: ignore[arg-type]
     assert COORDINATOR_MAX_S <= clock.now_s < COORDINATOR_MAX_S + 10

@@ -13,7 +13,7 @@ from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.kafka.transaction_requests import CoordinatorAnswer
 from offsite.log.transaction_state import ListedTransaction, TransactionStatus
 from offsite.model.errors import KafkaTooOld
-from tests.unit.kafka.test_group_coordinators import FakeClock
+from tests.virtual_time import VirtualClock
 
 LOADING, DENIED = 14, 31
 Told = list[tuple[str, int, str]]
@@ -50,8 +50,8 @@ def answered(
     return parsed
 
 
-def listed(router: FakeRouter, clock: FakeClock | None = None) -> Mapping[int, ListedTransaction]:
-    return list_transactions(router, clock or FakeClock())  # type: ignore[arg-type]
+def listed(router: FakeRouter, clock: VirtualClock | None = None) -> Mapping[int, ListedTransaction]:
+    return list_transactions(router, clock or VirtualClock())  # type: ignore[arg-type]
 
 
 def test_ids_are_known_by_their_producer() -> None:
@@ -68,7 +68,7 @@ def test_what_two_brokers_tell_differently_is_not_told() -> None:
 
 @pytest.mark.parametrize("code", [LOADING, DENIED])
 def test_one_broker_that_does_not_tell_leaves_nothing_known(code: int) -> None:
-    clock = FakeClock()
+    clock = VirtualClock()
     assert listed(FakeRouter([("a", 1, "Ongoing")], code), clock) == {}
     assert clock.now_s == (0 if code == DENIED else pytest.approx(LOADING_MAX_S, abs=2))
 

@@ -14,7 +14,7 @@ from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.kafka.watermarks import GIVEN_UP_AFTER_S, LogEndReader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaUnreachable, LeaderUnavailable
-from tests.unit.kafka.test_group_coordinators import FakeClock
+from tests.virtual_time import VirtualClock
 
 ORDERS, BILLS = (TopicPartition(topic=name, partition=0) for name in ("orders", "bills"))
 NOT_LEADER, DENIED = 6, 29
@@ -71,8 +71,8 @@ def router() -> FakeRouter:
     return FakeRouter()
 
 
-def ends_of(router: FakeRouter, clock: FakeClock | None = None) -> LogEndReader:
-    return LogEndReader(router, clock or FakeClock(), [ORDERS, BILLS])  # type: ignore[arg-type]
+def ends_of(router: FakeRouter, clock: VirtualClock | None = None) -> LogEndReader:
+    return LogEndReader(router, clock or VirtualClock(), [ORDERS, BILLS])  # type: ignore[arg-type]
 
 
 def test_answers_are_kept_until_they_are_decoded(router: FakeRouter) -> None:
@@ -92,7 +92,7 @@ def test_a_leader_that_moved_makes_one_answer_incomplete_and_is_found_again(rout
 
 
 def test_a_partition_without_leader_is_given_up_for_good(router: FakeRouter) -> None:
-    clock = FakeClock()
+    clock = VirtualClock()
     ends = ends_of(router, clock)
     del router.truth[ORDERS], router.known[ORDERS]
     assert ends.read() == {BILLS: 8}
@@ -103,7 +103,7 @@ def test_a_partition_without_leader_is_given_up_for_good(router: FakeRouter) -> 
 
 
 def test_what_we_may_not_see_is_given_up_at_once(router: FakeRouter) -> None:
-    clock = FakeClock()
+    clock = VirtualClock()
     ends = ends_of(router, clock)
     router.codes[ORDERS] = DENIED
     assert (ends.read(), clock.now_s) == ({BILLS: 8}, 0)
@@ -120,5 +120,5 @@ def test_a_broker_that_tells_nothing_takes_no_other_with_it(router: FakeRouter, 
 
 
 def test_nothing_to_ask_for_is_an_answer(router: FakeRouter) -> None:
-    nothing = LogEndReader(router, FakeClock(), [])  # type: ignore[arg-type]
+    nothing = LogEndReader(router, VirtualClock(), [])  # type: ignore[arg-type]
     assert nothing.decode(nothing.ask()) == nothing.read() == {}

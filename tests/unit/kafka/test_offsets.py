@@ -15,7 +15,7 @@ from offsite.kafka.protocol.logs import LATEST, ListedOffset
 from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
-from tests.unit.kafka.test_group_coordinators import FakeClock
+from tests.virtual_time import VirtualClock
 
 ORDERS, BILLS, OTHER = (TopicPartition(topic=name, partition=0) for name in ("orders", "bills", "other"))
 Answer = Mapping[TopicPartition, ListedOffset]
@@ -57,7 +57,7 @@ class FakeRouter:
 
 
 def test_a_partition_left_out_is_asked_for_again() -> None:
-    router, clock = FakeRouter({ORDERS: told(7)}, {}, {BILLS: told(8)}), FakeClock()
+    router, clock = FakeRouter({ORDERS: told(7)}, {}, {BILLS: told(8)}), VirtualClock()
     assert find_offsets(router, clock, [ORDERS, BILLS], LATEST) == {ORDERS: 7, BILLS: 8}
     assert router.asked == 3
     assert clock.now_s > 0, "it waited in between"
@@ -66,25 +66,25 @@ def test_a_partition_left_out_is_asked_for_again() -> None:
 @pytest.mark.timeout(10)
 def test_a_partition_left_out_for_ever_is_named() -> None:
     with pytest.raises(LeaderUnavailable, match="does not contain the offset of bills/0"):
-        find_offsets(FakeRouter({ORDERS: told(7)}), FakeClock(), [ORDERS, BILLS], LATEST)
+        find_offsets(FakeRouter({ORDERS: told(7)}), VirtualClock(), [ORDERS, BILLS], LATEST)
 
 
 def test_many_partitions_left_out_are_named_in_one_line() -> None:
     partitions = [TopicPartition(topic="many", partition=number) for number in range(2000)]
     with pytest.raises(LeaderUnavailable) as caught:
-        find_offsets(FakeRouter({}), FakeClock(), partitions, LATEST)
+        find_offsets(FakeRouter({}), VirtualClock(), partitions, LATEST)
     assert "and 1995 more" in caught.value.message
     assert len(caught.value.message) < 200
 
 
 def test_what_nobody_asked_about_is_not_taken() -> None:
     router = FakeRouter({ORDERS: told(7), OTHER: told(-1, error_code=-1)})
-    assert find_offsets(router, FakeClock(), [ORDERS], LATEST) == {ORDERS: 7}
+    assert find_offsets(router, VirtualClock(), [ORDERS], LATEST) == {ORDERS: 7}
 
 
 def test_an_end_left_out_is_asked_for_again_and_then_named() -> None:
-    assert end_offset(FakeRouter({}, {ORDERS: told(-1)}, {ORDERS: told(7)}), ORDERS, clock=FakeClock()) == 7
+    assert end_offset(FakeRouter({}, {ORDERS: told(-1)}, {ORDERS: told(7)}), ORDERS, clock=VirtualClock()) == 7
     with pytest.raises(LeaderUnavailable, match="does not contain the offset of orders/0"):
-        end_offset(FakeRouter({}), ORDERS, clock=FakeClock())
+        end_offset(FakeRouter({}), ORDERS, clock=VirtualClock())
     with pytest.raises(LeaderUnavailable):
         high_watermark(FakeRouter({BILLS: told(7)}), ORDERS)

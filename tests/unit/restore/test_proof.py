@@ -24,8 +24,8 @@ from offsite.restore.compare.proof import Proof, prove
 from offsite.restore.compare.records import PartitionProof
 from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner
-from tests.unit.kafka.test_backoff import StepClock
 from tests.unit.restore.test_restore_plan import segment
+from tests.virtual_time import VirtualClock
 
 ENDS = ProofEnds(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), store=cast("Store", None), exact=False)
 AWAY = KafkaTimeout("the broker did not answer", hint="look at it")
@@ -139,7 +139,7 @@ def proven(
 ) -> Proof:
     admin = cluster or Cluster(ends=backed_up)
     runner = Scripted(outcomes)
-    return prove([orders(backed_up)], ends=ENDS, admin=cast("ClusterAdmin", admin), runner=runner, clock=StepClock())
+    return prove([orders(backed_up)], ends=ENDS, admin=cast("ClusterAdmin", admin), runner=runner, clock=VirtualClock())
 
 
 def verdicts(proof: Proof) -> list[bool | None]:

@@ -14,24 +14,9 @@ from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
 from tests.inline_runner import InlineRunner
 from tests.memory_store import MemoryStore
+from tests.virtual_time import VirtualClock
 
 EVERY_S = 3600.0
-
-
-class Machine:
-    """A clock on which time passes when it is told."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
 
 @pytest.fixture
@@ -50,12 +35,12 @@ def backup(log: CompactedLog) -> Backup:
     return made
 
 
-def compacting_of(clock: Machine) -> Chore:
+def compacting_of(clock: VirtualClock) -> Chore:
     return compacting(runner=InlineRunner(), clock=clock, every_s=EVERY_S)
 
 
 def test_nothing_is_compacted_before_its_time(backup: Backup) -> None:
-    clock = Machine()
+    clock = VirtualClock()
     step = compacting_of(clock)
     clock.sleep(EVERY_S - 1)
     assert step.step(backup, backup.state()) is None
@@ -63,7 +48,7 @@ def test_nothing_is_compacted_before_its_time(backup: Backup) -> None:
 
 
 def test_what_is_due_is_compacted_and_then_it_rests(backup: Backup, log: CompactedLog) -> None:
-    clock, seq = Machine(), backup.state().seq
+    clock, seq = VirtualClock(), backup.state().seq
     step, end, segments = compacting_of(clock), log.end, len(list(backup.state().all_segments()))
     clock.sleep(EVERY_S)
     state = step.step(backup, backup.state())
@@ -81,7 +66,7 @@ def test_a_region_that_would_hold_up_rounds_is_left_and_named(
 ) -> None:
     monkeypatch.setattr(chores, "STEP_BYTES", 10)
     caplog.set_level("INFO", logger="offsite")
-    clock = Machine()
+    clock = VirtualClock()
     step = compacting_of(clock)
     clock.sleep(EVERY_S)
     assert step.step(backup, backup.state()) is None
@@ -90,7 +75,7 @@ def test_a_region_that_would_hold_up_rounds_is_left_and_named(
 
 
 def test_damage_is_told_and_ends_no_round(backup: Backup) -> None:
-    clock, state = Machine(), backup.state()
+    clock, state = VirtualClock(), backup.state()
     step = compacting_of(clock)
     for key in list(backup.store.objects):  # type: ignore[attr-defined]
         if "/commits/" in key:
