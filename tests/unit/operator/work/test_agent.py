@@ -45,7 +45,7 @@ class FakeFollower:
 
 @dataclass
 class World:
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(default_factory=lambda: MemoryStore(VirtualClock()))
     rounds: list[int] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
     during: dict[int, Callable[[], None]] = field(default_factory=dict)
