@@ -18,6 +18,7 @@ from offsite.repository.declared.notes import WHY_MAX, AgentReport, get_agent_re
 from offsite.repository.lease import TTL_S, Lease
 from tests.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
+from tests.virtual_time import VirtualClock
 from tests.worlds.operator.world import identity
 
 
