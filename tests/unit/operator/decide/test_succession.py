@@ -53,7 +53,7 @@ def segment(start: int, end: int, known: PartitionId = KNOWN) -> Segment:
 def state(
     *spans: tuple[int, int], end: int = -1, shape: TopicShape = SHAPE, log_start: int = 0, **parts: Any
 ) -> BackupState:
-    known = replace(KNOWN, topic=shape.topic, topic_id=shape.topic_id)
+    known = KNOWN._replace(topic=shape.topic, topic_id=shape.topic_id)
     last = spans[-1][1] if spans else 0
     position = Position(
         partition_id=known,
