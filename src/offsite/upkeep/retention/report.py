@@ -8,14 +8,15 @@ trusted, and never the basis of a decision.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.model.errors import DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.model.journal import noted
+from offsite.model.untrusted.json_codec import Count
 from offsite.repository.backup import Backup
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import StoredForm
 from offsite.repository.layout import own_objects
 from offsite.repository.replaced import collected_hint
 from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
@@ -209,13 +210,16 @@ class RetentionNote:
     stayed. Of the kept points commit `next_commit` may expire first, at `next_ms` at the earliest (0: no time known).
     """
 
-    at_ms: int
-    commit: int
     rule: str
-    kept_points: int
-    kept_bytes: int
-    next_commit: int
-    next_ms: int
+    at_ms: Count
+    commit: Count
+    kept_points: Count
+    kept_bytes: Count
+    next_commit: Count
+    next_ms: Count
+
+
+_NOTE = StoredForm(RetentionNote)
 
 
 def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
@@ -230,7 +234,7 @@ def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
         next_ms=plan.next_ms,
     )
     try:
-        backup.store.put_overwrite(backup.layout.retention_key, encode_object({"format": FORMAT, **asdict(note)}))
+        backup.store.put_overwrite(backup.layout.retention_key, _NOTE.encode(note))
     except OffsiteError as error:
         noted("no_note", what="what retention did", why=error.message)
 
@@ -240,11 +244,7 @@ def get_note(backup: Backup) -> RetentionNote | None:
     key = backup.layout.retention_key
     try:
         data = backup.store.get(key)
-        if data is None:
-            return None
-        document = parse_json_object(data, source=key, damaged=DamagedObject)
-        numbers = ("at_ms", "commit", "kept_points", "kept_bytes", "next_commit", "next_ms")
-        return RetentionNote(rule=document.text("rule"), **{name: document.count(name) for name in numbers})
+        return None if data is None else _NOTE.decode(data, key=key)
     except OffsiteError as error:
         noted("hint_unusable", what=key, why=error.message)
         return None
