@@ -150,18 +150,18 @@ TAIL = b'],"segment":"k"}\n'
 
 
 @pytest.mark.parametrize(
-    "text",
+    "make_text",
     [
-        b'{"format":1,"frames":[' + b"[],[]," * (8 * MIB) + b"[]]," + HEAD[1:] + TAIL,
-        HEAD + b"1," * (32 * MIB) + b"1" + TAIL,
-        HEAD + b"1" * (64 * MIB) + TAIL,
-        HEAD + b"]" + b"," + b'"a":"' + b"x" * (64 * MIB) + b'"' + TAIL[1:],
-        b'{"x":"' + b"x" * (64 * MIB) + b'",' + HEAD[1:] + TAIL,
+        lambda: b'{"format":1,"frames":[' + b"[],[]," * (8 * MIB) + b"[]]," + HEAD[1:] + TAIL,
+        lambda: HEAD + b"1," * (32 * MIB) + b"1" + TAIL,
+        lambda: HEAD + b"1" * (64 * MIB) + TAIL,
+        lambda: HEAD + b"]" + b"," + b'"a":"' + b"x" * (64 * MIB) + b'"' + TAIL[1:],
+        lambda: b'{"x":"' + b"x" * (64 * MIB) + b'",' + HEAD[1:] + TAIL,
     ],
     ids=["frames", "a marker of many numbers", "a marker of one number", "behind", "before"],
 )
-def test_a_sidecar_takes_no_more_than_a_sidecar_may(text: bytes) -> None:
-    data = packed(text)
+def test_a_sidecar_takes_no_more_than_a_sidecar_may(make_text: Callable[[], bytes]) -> None:
+    data = packed(make_text())
     assert len(data) < 20_000
     for work in (decode_index, lambda data, key: list(decode_markers(data, key=key))):
         with pytest.raises(DamagedObject):
