@@ -20,6 +20,8 @@ from offsite.model.errors import DamagedArchive, UnfitArchive
 
 MAX_PROBLEM = 500
 """Characters kept of a damage message."""
+MAX_DAMAGES = 1_000
+"""Damages reported per file. A file with more is useless; a hostile file has millions, and all are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,10 @@ def refuse_damage(damage: Damage) -> None:
     raise DamagedArchive(str(damage), hint="use --skip-damaged to read the undamaged part")
 
 
+def ignore_damage(damage: Damage) -> None:
+    """An `OnDamage` for a first look at a file: reading the file reports the damage."""
+
+
 def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
     """Make an `OnDamage` that appends notes to `into`. Damage is appended too if `skip` is set, else refused. Unfit
     files are always refused."""
@@ -80,10 +86,6 @@ def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
         into.append(damage)
 
     return on_damage
-
-
-MAX_DAMAGES = 1_000
-"""Damages reported per file. A file with more is useless; a hostile file has millions, and all are kept in memory."""
 
 
 class _TooDamaged(Exception):

@@ -20,6 +20,8 @@ WINDOW_BYTES = 1 << 20
 _WHOLE_BYTES = 64 << 20
 """Files up to this size are fetched at once: files written by offsite have at most about half the size."""
 _HASHED_BYTES = 4 << 20
+STORED_PART_BYTES = 8 << 20
+"""A file up to this size is fetched once and kept; of a longer file, only a part is in memory. Any header fits."""
 
 
 class FileWindow:
@@ -128,10 +130,6 @@ def _measured(files: Files, key: str, data: bytes, chunk_bytes: int) -> tuple[in
         hasher.update(data)
         size_bytes += len(data)
     return size_bytes, f"blake3:{hasher.hexdigest()}"
-
-
-STORED_PART_BYTES = 8 << 20
-"""A file up to this size is fetched once and kept; of a longer file, only a part is in memory. Any header fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
 from offsite.archives.files import Files
 from offsite.archives.retention import RetentionArchive
 from offsite.model.errors import BadOption
 from offsite.model.options import EmptyAs
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from offsite.archives.indexed.reading import IndexedReader
+
+_FOR_ALL = frozenset({"lossy", "segment_bytes", "cluster_id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +114,8 @@ def open_retention(name: str, files: Files, options: ReadOptions = ReadOptions()
     return chosen_format.retention(files, options)
 
 
+WriterT = TypeVar("WriterT", bound="DataclassInstance")
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
-
-_FOR_ALL = frozenset({"lossy", "segment_bytes", "cluster_id"})
 
 
 def _check_options(
@@ -134,10 +141,8 @@ def _avro_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.avro import CODECS, AvroWriter
 
     writer = AvroWriter(files=files, plain=options.plain, lossy=options.lossy)
-    if options.compression is not None:
-        _check_compression(options.compression, CODECS)
-        writer = replace(writer, codec=options.compression)
-    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
+    _check_compression(options.compression, CODECS)
+    return _with_given(writer, codec=options.compression, file_bytes=options.segment_bytes)
 
 
 def _kafka_backup_reader(files: Files, options: ReadOptions) -> ArchiveReader:
@@ -155,7 +160,7 @@ def _kafka_backup_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
             hint="export into a folder, or choose another format",
         )
     writer = KafkaBackupWriter(files=folder, lossy=options.lossy)
-    return writer if options.segment_bytes is None else replace(writer, segment_bytes=options.segment_bytes)
+    return _with_given(writer, segment_bytes=options.segment_bytes)
 
 
 def _osodevops_reader(files: Files, options: ReadOptions) -> ArchiveReader:
@@ -179,7 +184,7 @@ def _osodevops_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
         offset_headers=options.offset_headers,
         lossy=options.lossy,
     )
-    return writer if options.segment_bytes is None else replace(writer, segment_bytes=options.segment_bytes)
+    return _with_given(writer, segment_bytes=options.segment_bytes)
 
 
 def _parquet_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -192,7 +197,7 @@ def _parquet_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.parquet import ParquetWriter
 
     writer = ParquetWriter(files=files, lossy=options.lossy)
-    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
+    return _with_given(writer, file_bytes=options.segment_bytes)
 
 
 def _jsonl_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -205,31 +210,15 @@ def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.jsonl import COMPRESSIONS, JsonlWriter
 
     writer = JsonlWriter(files=files, lossy=options.lossy)
-    if options.compression is not None:
-        _check_compression(options.compression, COMPRESSIONS)
-        writer = replace(writer, compression=options.compression)
-    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
+    _check_compression(options.compression, COMPRESSIONS)
+    return _with_given(writer, compression=options.compression, file_bytes=options.segment_bytes)
 
 
-def _avro_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.avro.archive import avro_archive
+def _retention_of_index(files: Files, options: ReadOptions, make_reader: MakeReader) -> RetentionArchive:
     from offsite.archives.retention_indexed import IndexedRetention
 
-    return IndexedRetention(archive=avro_archive(files))
-
-
-def _parquet_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.parquet.table import parquet_archive
-    from offsite.archives.retention_indexed import IndexedRetention
-
-    return IndexedRetention(archive=parquet_archive(files))
-
-
-def _jsonl_retention(files: Files, _: ReadOptions) -> RetentionArchive:
-    from offsite.archives.jsonl.archive import jsonl_archive
-    from offsite.archives.retention_indexed import IndexedRetention
-
-    return IndexedRetention(archive=jsonl_archive(files))
+    reader = cast("IndexedReader", make_reader(files, options))
+    return IndexedRetention(archive=reader.archive)
 
 
 def _kafka_backup_retention(files: Files, _: ReadOptions) -> RetentionArchive:
@@ -250,8 +239,14 @@ def _trivadis_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     return TrivadisReader(files=files, empty_as=options.empty_as or EmptyAs.NULL)
 
 
-def _check_compression(name: str, supported: Sequence[str]) -> None:
-    if name not in supported:
+def _with_given(writer: WriterT, **options: str | int | None) -> WriterT:
+    """Return the writer with the options that a person gave: others have the format's default."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return replace(writer, **given)
+
+
+def _check_compression(name: str | None, supported: Sequence[str]) -> None:
+    if name is not None and name not in supported:
         raise BadOption(
             f"there is no compression {name!r} in this format", hint=f"choose one of {', '.join(supported)}"
         )
@@ -265,7 +260,7 @@ FORMATS = {
             summary="Avro files, one record for each Kafka record",
             reader=_avro_reader,
             writer=_avro_writer,
-            retention=_avro_retention,
+            retention=partial(_retention_of_index, make_reader=_avro_reader),
             writes_with=frozenset({"plain", "compression"}),
         ),
         ArchiveFormat(
@@ -290,14 +285,14 @@ FORMATS = {
             summary="Parquet files with the columns of Spark's Kafka source",
             reader=_parquet_reader,
             writer=_parquet_writer,
-            retention=_parquet_retention,
+            retention=partial(_retention_of_index, make_reader=_parquet_reader),
         ),
         ArchiveFormat(
             name="jsonl",
             summary="one JSON object a line",
             reader=_jsonl_reader,
             writer=_jsonl_writer,
-            retention=_jsonl_retention,
+            retention=partial(_retention_of_index, make_reader=_jsonl_reader),
             writes_with=frozenset({"compression"}),
         ),
         ArchiveFormat(

@@ -52,6 +52,13 @@ from offsite.stores.plain_files import make_private_root, wrap_errors
 from offsite.stores.store import Store
 
 _FOLDER = "restored"
+_DIGITS = 16
+_NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
+_GOING = ".going"
+"""Suffix of the name of a folder during removal."""
+_IN_USE_HINT = "the copy is in use: it can be removed after the other process"
+_PASSING = ".passing"
+"""Suffix of a file beside a folder in the cache: no person asked to keep the copy after the restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +129,6 @@ def open_or_make(place: str) -> Repository:
         with suppress(RepositoryExists):  # another process was first
             return Repository.init(open_store(place))
     return Repository.open(open_store(place))
-
-
-_DIGITS = 16
-_NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
-_GOING = ".going"
-"""Suffix of the name of a folder during removal."""
-_IN_USE_HINT = "the copy is in use: it can be removed after the other process"
-_PASSING = ".passing"
-"""Suffix of a file beside a folder in the cache: no person asked to keep the copy after the restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

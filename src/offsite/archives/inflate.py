@@ -13,8 +13,6 @@ from typing import NamedTuple, Protocol
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 from offsite.model.units import KIB, MIB
 
-__all__ = ["GZIP", "ZSTD", "BadStream", "PlainPart", "inflate"]
-
 GZIP, ZSTD = "gzip", "zstd"
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _MAX_WINDOW_BYTES = 8 * MIB

@@ -18,6 +18,10 @@ from offsite.model.untrusted.text import printable
 from offsite.reports.point_report import HoleReport
 from offsite.stores.open_store import open_archive_files
 
+KAFKA_BACKUP = "kafka-backup"
+TEXT_SHOWN = 60
+"""Characters shown of a key or value."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSource:
@@ -36,9 +40,6 @@ def open_source(format_name: str, place: str, options: ReadOptions) -> ArchiveSo
     """Open the archive at `place` for reading. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     return ArchiveSource(format=format_name, files=files, reader=open_reader(format_name, files, options))
-
-
-KAFKA_BACKUP = "kafka-backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +94,6 @@ class RecordLines:
     file: str
     records: tuple[RecordLine, ...]
     damaged: tuple[Damage, ...]
-
-
-TEXT_SHOWN = 60
-"""Characters shown of a key or value."""
 
 
 def inspect(source: ArchiveSource) -> ArchiveInspection:

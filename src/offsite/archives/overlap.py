@@ -11,8 +11,6 @@ from typing import NamedTuple, TypeVar
 from offsite.archives.archive import MAX_DAMAGES, Damage, OnDamage, Piece
 from offsite.log.records.record import Record
 
-__all__ = ["SortedRun", "clip_to_piece", "describe_contradiction", "group_overlapping", "merge_runs"]
-
 ItemT = TypeVar("ItemT")
 
 Batches = Iterator[Sequence[Record]]

@@ -18,20 +18,6 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.units import format_duration, format_time
 
-__all__ = [
-    "ArchiveFile",
-    "ExpiredObject",
-    "ExpiringFile",
-    "KeptFiles",
-    "LastMessage",
-    "RetentionArchive",
-    "RetentionLimits",
-    "are_first",
-    "choose_files",
-    "find_age_reference_ms",
-    "group_by_partition",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastMessage:

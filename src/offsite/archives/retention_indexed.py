@@ -26,8 +26,6 @@ from offsite.archives.retention_source import TopicSettings
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy
 
-__all__ = ["IndexedRetention"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedRetention:

@@ -21,7 +21,11 @@ from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, KeepLimits, Retention
 from offsite.model.units import format_duration, format_size
 
-__all__ = ["MirrorRule", "MirrorSource", "OldestFiles", "RetentionVerdict", "TopicSettings"]
+_ABSENT = {
+    PresenceState.DELETED: "the cluster has no topic of that name now, so its retention is unknown",
+    PresenceState.DENIED: "the principal may not describe the topic",
+    PresenceState.UNCLEAR: "the brokers do not agree whether the topic exists",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +109,6 @@ class MirrorRule:
 _UNVOUCHED = MirrorRule(
     settings=TopicSettings(), keep_reason="no digest confirms the settings that the archive recorded"
 )
-_ABSENT = {
-    PresenceState.DELETED: "the cluster has no topic of that name now, so its retention is unknown",
-    PresenceState.DENIED: "the principal may not describe the topic",
-    PresenceState.UNCLEAR: "the brokers do not agree whether the topic exists",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

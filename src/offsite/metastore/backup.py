@@ -22,6 +22,10 @@ _LOST = {
     MetastoreVerdict.SHORTENED: "{topic} ends before its backup: {missing} commands are missing",
     MetastoreVerdict.TRIMMED: "{topic} no longer has {missing} of its commands",
 }
+LOOK_EVERY_S = 1.0
+"""Seconds between two checks of the topic itself: existence, identity, completeness."""
+LOOK_AGAIN_S = 0.2
+_WAIT_MAX_MS = 500
 
 
 @contextmanager
@@ -50,12 +54,6 @@ def lost_commands_error(view: MetastoreView) -> CommandsLost | None:
         _LOST[view.verdict].format(topic=view.topic, missing=view.missing),
         hint=f"nothing was removed from {file}: stop ksqlDB, then offsite metastore restore {file}",
     )
-
-
-LOOK_EVERY_S = 1.0
-"""Seconds between two checks of the topic itself: existence, identity, completeness."""
-LOOK_AGAIN_S = 0.2
-_WAIT_MAX_MS = 500
 
 
 def follow_topic(

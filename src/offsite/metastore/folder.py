@@ -29,6 +29,15 @@ _KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")
 _MADE_BEFORE_MS = 4_102_444_800_000
 """The year 2100. A file with a later time in its name would be the newest forever, and is foreign."""
 _COMMAND_TOPIC = re.compile(r"_confluent-ksql-(?P<service>.+)_command_topic")
+_MODE = 0o700
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")
+"""KLIP-31 spells the property both ways. ksqlDB reads the first spelling, and then keeps a backup of its own as
+well."""
+LOCATION = "ksql.metastore.backup.location"
+SERVICE = "ksql.service.id"
+DEFAULT_SERVICE = "default_"
+"""ksqlDB's own default of `ksql.service.id`."""
 
 
 class NameForm(StrEnum):
@@ -86,10 +95,6 @@ def service_of_topic(topic: str) -> str:
     return match["service"] if match else ""
 
 
-_MODE = 0o700
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
 def make_folder(folder: Path) -> None:
     """Create the folder if missing. Raises `BadOption` if the path is no folder or may not be used, and errors of
     creating a folder."""
@@ -134,15 +139,6 @@ def locked(folder: Path, topic: str) -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")
-"""KLIP-31 spells the property both ways. ksqlDB reads the first spelling, and then keeps a backup of its own as
-well."""
-LOCATION = "ksql.metastore.backup.location"
-SERVICE = "ksql.service.id"
-DEFAULT_SERVICE = "default_"
-"""ksqlDB's own default of `ksql.service.id`."""
 
 
 class Switch(StrEnum):

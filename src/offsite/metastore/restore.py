@@ -30,6 +30,15 @@ from offsite.model.errors import BackupFileDamaged, KafkaNotAuthorized, PlanChan
 from offsite.model.version import __version__
 
 _SUFFIX = ".replaced"
+_PLAIN = 0
+"""Commands are written uncompressed, as by ksqlDB."""
+_DECIDED_WITHIN_S = 5.0
+"""Seconds until the marker of a killed attempt's open transaction is in the log, with a margin."""
+_LOOK_AGAIN_S = 0.2
+_AHEAD_MAX_MS = 30 * 60 * 1000
+"""How far a command may be ahead of this clock: brokers of 4.0 and later accept an hour by default."""
+_REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
+"""Operations on the replaced topic, with the codes of Kafka's AclOperation."""
 
 
 def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
@@ -41,17 +50,6 @@ def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
     if read.problems or [command.record for command in read.commands] != list(records):
         raise BackupFileDamaged(f"{file.path} differs from the written data", hint="check the disk")
     return file.path
-
-
-_PLAIN = 0
-"""Commands are written uncompressed, as by ksqlDB."""
-_DECIDED_WITHIN_S = 5.0
-"""Seconds until the marker of a killed attempt's open transaction is in the log, with a margin."""
-_LOOK_AGAIN_S = 0.2
-_AHEAD_MAX_MS = 30 * 60 * 1000
-"""How far a command may be ahead of this clock: brokers of 4.0 and later accept an hour by default."""
-_REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
-"""Operations on the replaced topic, with the codes of Kafka's AclOperation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,24 @@ from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
 FILLED_MAX = 1_000
 """Offsets without a command to fill at most, one after the other, a few milliseconds each. More would take minutes."""
+VERSION = 18
+"""The newest command version of ksqlDB so far."""
+_TOLD_MAX = 1_000_000
+_KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
+_NAMED_MAX = 5
+KEEPS_ALL: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}
+"""Settings of a command topic: a setting that deletes or loses commands would lose a part of the metastore."""
+_ROOM_BYTES = 4096
+"""Bytes of a batch beside its record, with a margin."""
+_HEADER_BYTES = 10
+"""Bytes of a header beside name and value, at most: two lengths."""
+_DEFAULT_BATCH_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes (TopicConfig)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +109,6 @@ def _runs(records: Sequence[Record]) -> list[list[Record]]:
     return runs
 
 
-VERSION = 18
-"""The newest command version of ksqlDB so far."""
-_TOLD_MAX = 1_000_000
-_KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
-
-
 def why_incompatible(record: Record, *, version: int = VERSION) -> str:
     """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command.
 
@@ -129,20 +141,6 @@ def _json(data: bytes) -> object:
         return parse_json(data)
     except BadJson:
         return None
-
-
-_NAMED_MAX = 5
-KEEPS_ALL: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "unclean.leader.election.enable": "false",
-}
-"""Settings of a command topic: a setting that deletes or loses commands would lose a part of the metastore."""
-_ROOM_BYTES = 4096
-"""Bytes of a batch beside its record, with a margin."""
-_HEADER_BYTES = 10
-"""Bytes of a header beside name and value, at most: two lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,10 +248,6 @@ def _configs(existing: ExistingTopic | None, read: ReadBackup, records: Sequence
     if largest > int(configs.get("max.message.bytes", _DEFAULT_BATCH_BYTES)):
         configs["max.message.bytes"] = str(largest)
     return configs
-
-
-_DEFAULT_BATCH_BYTES = 1_048_588
-"""Kafka's default of max.message.bytes (TopicConfig)."""
 
 
 def _replication_factor(existing: ExistingTopic | None, read: ReadBackup, brokers: int) -> int:

@@ -28,6 +28,9 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 SEPARATOR = b":"
 _BREAKS = re.compile(rb"[\r\n]")
 _JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+FORMAT = 1
+SUFFIX = ".meta.jsonl"
+_HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "replication_factor")
 
 
 class BackupLine(NamedTuple):
@@ -101,10 +104,6 @@ def _json(data: bytes) -> object:
         return None
 
 
-FORMAT = 1
-SUFFIX = ".meta.jsonl"
-
-
 class BadEntry(ValueError):
     """A foreign line in a sidecar, or a line of a newer format."""
 
@@ -143,9 +142,6 @@ class Header:
             replication_factor=document.integer_or("replication_factor", 0),
             configs=dict(document.text_map("configs")) if "configs" in document.fields else {},
         )
-
-
-_HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "replication_factor")
 
 
 class SidecarEntry(NamedTuple):

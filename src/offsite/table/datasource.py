@@ -43,6 +43,8 @@ SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, commit BIGINT"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US_PER_MS = 1000
 
 
 def register(spark: SparkSession) -> None:
@@ -176,10 +178,6 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if isinstance(partition, LatestPartition):
         return latest_arrow(partition.tasks, partition.rows, partition.store.value)
     return scan_arrow(partition.task, partition.store.value) if isinstance(partition, ScanPartition) else iter(())
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US_PER_MS = 1000
 
 
 def narrow(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:

@@ -35,6 +35,7 @@ ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
 
 EARLIEST, LATEST = "earliest", "latest"
 _BOOLEANS = {"true": True, "false": False}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +135,6 @@ def _starting_commit(options: Mapping[str, str]) -> int | str:
     if not (number := whole_number(text)):
         raise BadOption(f"option startingCommit is {text[:100]!r}", hint="write earliest, latest, or a commit's number")
     return number
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ from offsite.repository.commit import RecordedHole
 from offsite.repository.coverage import Origins
 from offsite.repository.segments.segment import Segment
 
+TASK_BYTES = 64 * MIB
+"""Bytes that a task reads, as Kafka had them: small enough for an even share, large enough to pay for a task's
+start."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
@@ -62,11 +66,6 @@ class RowFilter:
         since = self.since_ms is None or time_ms >= self.since_ms
         until = self.until_ms is None or time_ms <= self.until_ms
         return self.start <= offset < self.end and since and until
-
-
-TASK_BYTES = 64 * MIB
-"""Bytes that a task reads, as Kafka had them: small enough for an even share, large enough to pay for a task's
-start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 AVRO = "AVRO"
 
 _SCHEMA_KEY = "SCHEMA"
+_FRAME = struct.Struct(">bI")
+_JSON = "JSON"
+_MAX_DEPTH = 100
+"""Nesting depth of lists and objects; deeper values are shown as text or bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +100,6 @@ def _json_object(data: bytes | None) -> dict[str, object]:
     except BadJson:
         return {}
     return parsed if isinstance(parsed, dict) else {}
-
-
-_FRAME = struct.Struct(">bI")
-_JSON = "JSON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +178,6 @@ def _read_json(schema_id: int, data: bytes) -> ConfluentValue | None:
     except BadJson:
         return None
 
-
-_MAX_DEPTH = 100
-"""Nesting depth of lists and objects; deeper values are shown as text or bytes."""
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 

@@ -39,6 +39,8 @@ from offsite.table.stream_plan import EndedTask, StreamSelection, StreamTask, pl
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+_COMMIT = "commit"
+
 
 def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
     """Yield Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and the store's
@@ -126,8 +128,6 @@ def _batches(
         for header in chunk.batches:
             yield chunk.data, header
 
-
-_COMMIT = "commit"
 
 StreamOffset = dict[str, int]
 """`{"commit": N}`: everything made visible by commits up to N has been read."""

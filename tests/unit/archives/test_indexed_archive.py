@@ -406,7 +406,7 @@ def test_an_index_that_misses_a_file_deletes_none(form: Format, files: ArchiveFo
 def test_every_flipped_bit_of_an_index_or_a_manifest_is_found(form: Format, files: ArchiveFolder) -> None:
     export(form.writer(files=files), plain_records(0, 50), start=0, end=50)
     index, manifest = files.get(form.index()) or b"", files.get("_archive.json") or b""
-    layout = form.reader(files)._archive.layout  # type: ignore[attr-defined]
+    layout = form.reader(files).archive.layout  # type: ignore[attr-defined]
     for data, parse in (
         (index, lambda some: parse_index(some, topic="orders", layout=layout)),
         (manifest, parse_manifest),

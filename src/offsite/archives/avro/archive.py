@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.archive import Damage, OnDamage, ignore_damage
 from offsite.archives.avro.container import (
     CHECKED_CODECS,
     DEFAULT_CODEC,
@@ -20,9 +19,8 @@ from offsite.archives.avro.container import (
     make_compressor,
     read_header,
 )
-from offsite.archives.avro.decoding import ForeignDecoding, OwnDecoding
+from offsite.archives.avro.decoding import ForeignDecoding, OtherSchema, OwnDecoding
 from offsite.archives.avro.encoding import PLAIN_SCHEMA, SCHEMA, RecordEncoding, encode_schema, full_tails, plain_tails
-from offsite.archives.avro.foreign import OtherSchema
 from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.file_parts import SourceFile
 from offsite.archives.files import Files
@@ -30,14 +28,10 @@ from offsite.archives.indexed.archive import RECORDS_ONLY, IndexedArchive
 from offsite.archives.indexed.layout import ArchiveLayout
 from offsite.archives.indexed.reading import FileFormat, IndexedReader
 from offsite.archives.indexed.writing import IndexedWriter, Losses, NewFile
-from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
 from offsite.model.untrusted.bounded_json import parse_json
-
-__all__ = ["AVRO", "AVRO_PLAIN", "AvroReader", "AvroWriter", "avro_archive"]
-
 
 AVRO, AVRO_PLAIN = "avro", "avro-plain"
 _LAYOUT = ArchiveLayout(topics="topics/", suffixes=(".data",))
@@ -48,15 +42,8 @@ _KINDS = {
         "plain Avro schema: timestamp types, null values, repeated headers and null header values are not kept",
     ),
 }
-
-
-def avro_archive(files: Files) -> IndexedArchive:
-    return IndexedArchive(files=files, layout=_LAYOUT, kinds=_KINDS)
-
-
 MAX_BLOCK_RECORDS = 1_000_000
 """Some 300 MiB of small records; common writers end a block at some 64 KiB."""
-
 _WRITE_IT_SO = (
     "write the file again with the fields of offsite's schema, and put each topic and partition into its own folder: "
     "docs/explanation/archives.md"
@@ -64,16 +51,16 @@ _WRITE_IT_SO = (
 """Advice for records of another schema."""
 
 
+def avro_archive(files: Files) -> IndexedArchive:
+    return IndexedArchive(files=files, layout=_LAYOUT, kinds=_KINDS)
+
+
 class BadRecords(ValueError):
     """The bytes hold no records of the schema, or unexpected records."""
 
 
-class BlockDecoding(Protocol):
-    """Decodes blocks with records of a partition, written with one schema."""
-
-    def decode(self, block: Buffer, records: int) -> Sequence[Record]:
-        """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records`
-        records."""
+BlockDecoding = OwnDecoding | ForeignDecoding
+"""Decodes blocks with records of a partition, written with one schema."""
 
 
 def choose_decoding(writer_schema: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
@@ -112,7 +99,7 @@ def decode_block(block: AvroBlock, decoding: BlockDecoding) -> Sequence[Record]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroReader(IndexedReader):
     @property
-    def _archive(self) -> IndexedArchive:
+    def archive(self) -> IndexedArchive:
         return avro_archive(self.files)
 
     @property
@@ -151,13 +138,9 @@ class _AvroFiles(FileFormat):
             yield records
 
     def checks_parts(self, source: SourceFile) -> bool:
-        header = read_header(source.window, source.key, _pass_over)
+        header = read_header(source.window, source.key, ignore_damage)
         source.window.back_to(0)
         return header is not None and header.codec in CHECKED_CODECS
-
-
-def _pass_over(damage: Damage) -> None:
-    """Ignore damage: reading reports the damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,21 +23,6 @@ from offsite.log.codec import SNAPPY, ZSTD, decompress
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 from offsite.model.errors import BadOption, DamagedBatch
 
-__all__ = [
-    "CHECKED_CODECS",
-    "CODECS",
-    "DEFAULT_CODEC",
-    "AvroBlock",
-    "BadBlock",
-    "ContainerReader",
-    "ContainerWriter",
-    "FileHeader",
-    "decompress_block",
-    "make_compressor",
-    "read_header",
-]
-
-
 CODECS = ("null", "deflate", "snappy", "zstandard")
 CHECKED_CODECS = frozenset({"snappy", "zstandard"})
 """Codecs that find a flipped bit. (zstandard: in offsite's files, and wherever the writer enabled checksums.)"""
@@ -49,6 +34,13 @@ MAX_EMPTY_BLOCKS = 100_000
 
 _CRC = struct.Struct(">I")
 _DEFLATE_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
+_MAGIC = b"Obj\x01"
+_MARKER_BYTES = 16
+_BLOCK_BYTES = 64 << 10
+"""A block ends with the group of records that reaches this size: mostly a single group, written without a copy."""
+_MAX_HEADER_BYTES = 4 << 20
+_MAX_ENTRIES = 1_000
+_MAX_VARINT_BITS = 70
 
 
 class BadBlock(ValueError):
@@ -103,15 +95,6 @@ def _inflated(block: bytes) -> bytes:
     if not inflater.eof:
         raise BadBlock("the stream is truncated")
     return plain
-
-
-_MAGIC = b"Obj\x01"
-_MARKER_BYTES = 16
-_BLOCK_BYTES = 64 << 10
-"""A block ends with the group of records that reaches this size: mostly a single group, written without a copy."""
-_MAX_HEADER_BYTES = 4 << 20
-_MAX_ENTRIES = 1_000
-_MAX_VARINT_BITS = 70
 
 
 class ContainerWriter:

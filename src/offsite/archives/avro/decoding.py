@@ -1,5 +1,5 @@
 """Decodes blocks: of the two schemas written by offsite far faster than fastavro, the mirror of `encoding`; of foreign
-schemas that resolve to offsite's by fastavro, imported on use.
+schemas that resolve to offsite's by fastavro, in a process of its own (`foreign`).
 
 Reads everything allowed by Avro in offsite's schemas, beyond offsite's own output. Format: Avro 1.11 specification,
 binary encoding.
@@ -7,20 +7,14 @@ binary encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS, SCHEMA
-from offsite.archives.avro.foreign import (
-    MAX_HEADERS,
-    ForeignBlocks,
-    ForeignSchema,
-    OtherSchema,
-    Row,
-    check_headers,
-    decode_each,
-)
+from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS
 from offsite.archives.avro.varints import zigzag
-from offsite.archives.decoding_process import Ask
+from offsite.archives.decoding_process import decode_apart
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
@@ -28,6 +22,13 @@ from offsite.log.records.record_body import PADDING, varint_reader
 
 FIRST, SECOND = 0, 2
 """The first bytes of a union."""
+MAX_HEADERS = 1_000_000
+"""Of all records in a block: two bytes become a hundred."""
+MAX_FOREIGN_RECORDS = 250_000
+"""Of a block: the parent holds them all."""
+_NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_MAX_NAMED, _MAX_NAME = 12, 40
+_MILLISECONDS = "timestamp-millis"
 _Tail = tuple[RecordHeaders, bool, int]
 """The part behind a record's value: headers, whether the value is null, timestamp type."""
 _FULL_BARE: dict[bytes, _Tail] = {tail: ((), is_null, kind) for (is_null, kind), tail in BARE_TAILS.items()}
@@ -174,9 +175,34 @@ def _header_map(fields: BlockFields, at: int) -> tuple[RecordHeaders, int]:
     return tuple(entries if len(entries) < 2 else dict(entries).items()), at
 
 
-_NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-_MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 12, 40, 250
-_MILLISECONDS = "timestamp-millis"
+class OtherSchema(ValueError):
+    """The schema is valid but does not describe Kafka records, or the records belong elsewhere."""
+
+
+class ForeignBlocks:
+    """Decodes the blocks of a file, in the order of calls. `decode`: a generator function (`module:function`), which
+    yields once when it has read the schema in `args`. Raises `ValueError` for an unreadable schema."""
+
+    def __init__(self, decode: str, *args: object) -> None:
+        self._blocks = list[tuple[pickle.PickleBuffer, int]]()
+        self._items = decode_apart(decode, partial(_pop, self._blocks), *args)
+        next(self._items)
+
+    def decode(self, block: Buffer, records: int) -> list[Any]:
+        """Return what the generator makes of a plain block with so many records. Raises `ValueError` for a bad block,
+        and `DecodingEnded` when no further block can be decoded."""
+        if records > MAX_FOREIGN_RECORDS or records > len(block):
+            raise ValueError(f"{records} records in {len(block)} bytes, at most {MAX_FOREIGN_RECORDS} are read")
+        self._blocks.append((pickle.PickleBuffer(block), records))
+        result: list[Any] | ValueError = next(self._items)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+
+def _pop(blocks: list[tuple[pickle.PickleBuffer, int]], _: object) -> tuple[pickle.PickleBuffer, int]:
+    """No method: a circle of references would keep the process until Python collects its garbage."""
+    return blocks.pop()
 
 
 class ForeignDecoding:
@@ -184,25 +210,13 @@ class ForeignDecoding:
     schema, and `OtherSchema` for a schema of something else."""
 
     def __init__(self, of: TopicPartition, writer_schema: object) -> None:
-        self._blocks = ForeignBlocks(f"{__name__}:decode_records", writer_schema, of)
+        self._blocks = ForeignBlocks("offsite.archives.avro.foreign:decode_records", writer_schema, of)
         _check_fields(writer_schema)
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
         """Decode all `records` of a plain block. Raises `ValueError` unless the block holds exactly `records` records,
         `OtherSchema`, and `DecodingEnded`."""
         return list(map(Record._make, self._blocks.decode(block, records)))
-
-
-def decode_records(ask: Ask, writer_schema: object, of: TopicPartition) -> Iterator[object]:
-    """Yield the records of each block as tuples, in the process of `ForeignDecoding`."""
-    schema = ForeignSchema(writer_schema, SCHEMA)
-
-    def decode(block: Buffer, records: int) -> Sequence[object]:
-        decoded = [_record(row, of) for row in schema.rows(block, records)]
-        check_headers(len(record[-1]) for record in decoded)
-        return decoded
-
-    yield from decode_each(ask, decode)
 
 
 def _check_fields(writer_schema: object) -> None:
@@ -220,17 +234,3 @@ def _logical_types(kind: object) -> Iterator[str]:
     for branch in kind if isinstance(kind, list) else [kind]:
         if isinstance(branch, dict) and "logicalType" in branch:
             yield str(branch["logicalType"])
-
-
-def _record(row: Row, of: TopicPartition) -> tuple[int, int, int, bytes | None, bytes | None, RecordHeaders]:
-    if row["topic"] != of.topic or row["partition"] != of.partition:
-        raise OtherSchema(f"offset {row['offset']} is of {row['topic'][:_MAX_TOPIC]}/{row['partition']}, not of {of}")
-    value = None if row["valueIsNull"] else row["value"]
-    return row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row)
-
-
-def _headers(row: Row) -> RecordHeaders:
-    exact = row["headerList"]
-    if exact is not None:
-        return tuple((header["name"].decode("utf-8", "surrogateescape"), header["value"]) for header in exact)
-    return tuple((row["headers"] or {}).items())

@@ -18,19 +18,6 @@ from offsite.archives.indexed.writing import Losses
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
 from offsite.log.records.record_columns import RecordColumns
 
-__all__ = [
-    "BARE_TAILS",
-    "NO_HEADERS",
-    "PLAIN_SCHEMA",
-    "SCHEMA",
-    "RecordEncoding",
-    "Schema",
-    "encode_schema",
-    "full_tails",
-    "plain_tails",
-]
-
-
 Schema: TypeAlias = "str | dict[str, Schema] | list[Schema] | bool | int | None"
 
 _NAMESPACE, _NAME = "ch.tbd.kafka.backuprestore.model.avro", "AvroKafkaRecord"
@@ -85,6 +72,11 @@ SCHEMA: dict[str, Schema] = {
     ],
 }
 """Written into every file, `doc` texts included. Never change a byte: readers take every other schema for foreign."""
+_KEY_LENGTHS = NumberTable(prefix=b"\x00")  # the union's first branch
+_NULL_KEY = b"\x02"
+NO_HEADERS = b"\x02"
+_END = b"\x00"
+_MAX_CACHED_NAMES, _MAX_CACHED_LETTERS = 4096, 100
 
 
 def encode_schema(schema: Mapping[str, Schema]) -> bytes:
@@ -93,12 +85,6 @@ def encode_schema(schema: Mapping[str, Schema]) -> bytes:
 
 
 Tails = Callable[[RecordColumns], Iterable[bytes]]
-
-_KEY_LENGTHS = NumberTable(prefix=b"\x00")  # the union's first branch
-_NULL_KEY = b"\x02"
-NO_HEADERS = b"\x02"
-_END = b"\x00"
-_MAX_CACHED_NAMES, _MAX_CACHED_LETTERS = 4096, 100
 
 
 class RecordEncoding:

@@ -1,13 +1,12 @@
 """Decodes blocks of foreign Avro schemas by fastavro, in a process of their own: fastavro recurses and loops without
 limits, and a schema may nest, refer to itself, or double with every type.
 
-The parent asks for a block at a time (`ForeignBlocks`); the process has a loop that answers (`decode_each`).
+`ForeignBlocks` sends a block at a time; the process has a loop that answers (`decode_each`).
 """
 
 from __future__ import annotations
 
 import io
-import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -16,41 +15,20 @@ import fastavro
 from fastavro.read import SchemaResolutionError
 from fastavro.types import Schema
 
+from offsite.archives.avro.decoding import MAX_HEADERS, OtherSchema
+from offsite.archives.avro.encoding import SCHEMA
 from offsite.archives.avro.varints import zigzag
-from offsite.archives.decoding_process import Ask, decode_apart
+from offsite.archives.decoding_process import Ask
 from offsite.log.buffer import Buffer
+from offsite.log.range import TopicPartition
+from offsite.log.records.record import RecordHeaders
 
-MAX_BLOCK_RECORDS = 250_000
-MAX_HEADERS = 1_000_000
-"""Of all records in a block: two bytes become a hundred."""
 _SCHEMA_WORDS = {"type", "name", "namespace", "aliases", "fields", "items", "values", "size", "symbols"}
+_MAX_TOPIC = 250
+_UNREADABLE = (ValueError, EOFError, LookupError, TypeError, OverflowError, RecursionError, struct.error)
+"""Raised by fastavro for bytes outside the schema."""
 
 Row = Mapping[str, Any]
-
-
-class OtherSchema(ValueError):
-    """The schema is valid but does not describe Kafka records, or the records belong elsewhere."""
-
-
-class ForeignBlocks:
-    """Decodes the blocks of a file, in the order of calls. `decode`: a generator function (`module:function`), which
-    yields once when it has read the schema in `args`. Raises `ValueError` for an unreadable schema."""
-
-    def __init__(self, decode: str, *args: object) -> None:
-        self._block: object = None
-        self._items = decode_apart(decode, lambda _: self._block, *args)
-        next(self._items)
-
-    def decode(self, block: Buffer, records: int) -> list[Any]:
-        """Return what the generator makes of a plain block with so many records. Raises `ValueError` for a bad block,
-        and `DecodingEnded` when no further block can be decoded."""
-        if records > MAX_BLOCK_RECORDS or records > len(block):
-            raise ValueError(f"{records} records in {len(block)} bytes, at most {MAX_BLOCK_RECORDS} are read")
-        self._block = pickle.PickleBuffer(block), records
-        result: list[Any] | ValueError = next(self._items)
-        if isinstance(result, ValueError):
-            raise result
-        return result
 
 
 def decode_each(ask: Ask, decode: Callable[[Buffer, int], Sequence[object]]) -> Iterator[object]:
@@ -64,6 +42,18 @@ def decode_each(ask: Ask, decode: Callable[[Buffer, int], Sequence[object]]) -> 
             yield error
         except MemoryError:
             yield ValueError("its records take too much memory")
+
+
+def decode_records(ask: Ask, writer_schema: object, of: TopicPartition) -> Iterator[object]:
+    """Yield the records of each block as tuples, in the process of `ForeignDecoding`."""
+    schema = ForeignSchema(writer_schema, SCHEMA)
+
+    def decode(block: Buffer, records: int) -> Sequence[object]:
+        decoded = [_record(row, of) for row in schema.rows(block, records)]
+        check_headers(len(record[-1]) for record in decoded)
+        return decoded
+
+    yield from decode_each(ask, decode)
 
 
 class ForeignSchema:
@@ -112,5 +102,15 @@ def _without_defaults(schema: object) -> object:
     return schema
 
 
-_UNREADABLE = (ValueError, EOFError, LookupError, TypeError, OverflowError, RecursionError, struct.error)
-"""Raised by fastavro for bytes outside the schema."""
+def _record(row: Row, of: TopicPartition) -> tuple[int, int, int, bytes | None, bytes | None, RecordHeaders]:
+    if row["topic"] != of.topic or row["partition"] != of.partition:
+        raise OtherSchema(f"offset {row['offset']} is of {row['topic'][:_MAX_TOPIC]}/{row['partition']}, not of {of}")
+    value = None if row["valueIsNull"] else row["value"]
+    return row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row)
+
+
+def _headers(row: Row) -> RecordHeaders:
+    exact = row["headerList"]
+    if exact is not None:
+        return tuple((header["name"].decode("utf-8", "surrogateescape"), header["value"]) for header in exact)
+    return tuple((row["headers"] or {}).items())

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
-__all__ = ["LENGTHS", "NumberTable", "long_columns", "zigzag"]
-
 _LOW_BITS = 13  # two bytes of a zigzag varint
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _MAX_CACHED = 1 << 16

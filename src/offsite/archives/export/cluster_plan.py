@@ -57,23 +57,20 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     copy = plan_copy(bounds, positions, slots=slots)
     if copy.sick and len(copy.sick) == len(bounds):
         raise _cut_back(copy.sick[0])
-    high_watermarks = {_key(bound): bound.end for bound in source.bounds}
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
-    tasks = {
-        partition_tasks[0].range.topic_partition: partition_tasks
-        for partition_tasks in _tasks(copy.tasks, high_watermarks, divides=writer.divides)
-    }
-    starts = {_key(b): b.log_start for b in bounds}
+    tasks = _tasks(copy.tasks, {_key(b): b.end for b in source.bounds}, divides=writer.divides)
     going_on = {
-        PartitionId(topic=key.topic, topic_id=ids[key.topic], partition=key.partition): cluster_record_reader(
-            source_records, partition_tasks[0]
+        PartitionId(topic=b.topic, topic_id=ids[b.topic], partition=b.partition): cluster_record_reader(
+            source_records, tasks[_key(b)][0]
         )
-        for key, partition_tasks in tasks.items()
-        if starts[key] < ends.get(key, 0)
+        for b in bounds
+        if _key(b) in tasks and b.log_start < ends.get(_key(b), 0)
     }
     strange = {
         partition.topic_partition: why for partition, why in find_other_topics(going_on, writer, remade=(), same=same)
     }
+    sick = (f"{s.topic}/{s.partition}: {s.error.message}" for s in (*source.sick, *copy.sick))
+    failed = fetched.failed if fetched else ()
     return ExportPlan(
         source=f"cluster {source.cluster_id}",
         topics=topics,
@@ -84,16 +81,8 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
         ),
         groups=restrict_to_topics(fetched.groups, ids) if fetched else {},
         ends=ends,
-        notes=tuple(f"group {failure.group} was not read: {failure.message}" for failure in fetched.failed)
-        if fetched
-        else (),
-        sick=(
-            *(
-                f"{sick_partition.topic}/{sick_partition.partition}: {sick_partition.error.message}"
-                for sick_partition in (*source.sick, *copy.sick)
-            ),
-            *(strange[key] for key in sorted(strange)),
-        ),
+        notes=tuple(f"group {failure.group} was not read: {failure.message}" for failure in failed),
+        sick=(*sick, *(strange[key] for key in sorted(strange))),
     )
 
 
@@ -109,11 +98,13 @@ def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: End
         yield replace(bound, end=max(bound.log_start, archived_end, stable[_key(bound)]))
 
 
-def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -> Iterator[list[ExportTask]]:
-    """Yield the tasks of every partition, or a single joined task per partition."""
-    ordered = sorted(tasks, key=lambda task: task.range)
-    for key, group in groupby(ordered, key=lambda task: task.range.topic_partition):
-        export_tasks = [
+def _tasks(
+    tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool
+) -> dict[TopicPartition, list[ExportTask]]:
+    """Return the tasks of every partition, or a single joined task per partition."""
+    by_partition = groupby(sorted(tasks, key=lambda task: task.range), key=lambda task: task.range.topic_partition)
+    export_tasks = {
+        key: [
             ExportTask(
                 range=task.range,
                 estimated_bytes=task.estimated_bytes,
@@ -124,7 +115,9 @@ def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -
             )
             for task in group
         ]
-        yield export_tasks if divides else [_joined(export_tasks)]
+        for key, group in by_partition
+    }
+    return export_tasks if divides else {key: [_joined(group)] for key, group in export_tasks.items()}
 
 
 def _joined(tasks: Sequence[ExportTask]) -> ExportTask:

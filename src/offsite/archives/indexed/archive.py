@@ -20,6 +20,7 @@ from offsite.archives.archive import (
     OnDamage,
     Piece,
     RangeReceipt,
+    ignore_damage,
     refuse_damage,
 )
 from offsite.archives.files import Files
@@ -30,8 +31,6 @@ from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, DamagedArchive, OverwritingStore
 from offsite.model.journal import decided
-
-__all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 
 RECORDS_ONLY = (
     "records only: batches and their compression, producer ids, transaction markers and leader epochs are not kept"
@@ -94,8 +93,8 @@ class IndexedArchive:
 
     def check_sizes(self, on_damage: OnDamage) -> None:
         """Report indexed files that are missing or have another size in a listing."""
-        manifest = self._manifest(_pass_over)
-        indexes = (self._index(topic, _pass_over, manifest) for topic in (manifest.topics if manifest else ()))
+        manifest = self._manifest(ignore_damage)
+        indexes = (self._index(topic, ignore_damage, manifest) for topic in (manifest.topics if manifest else ()))
         listed = [receipt for index in indexes if index is not None for receipt in index.files]
         sizes = {info.key: info.size_bytes for info in self.files.list()} if listed else {}
         for receipt in listed:
@@ -110,7 +109,7 @@ class IndexedArchive:
 
     def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
         """Return the receipts of the index for the files of `piece`; empty without a readable index."""
-        index = self._index(piece.topic, _pass_over, None)
+        index = self._index(piece.topic, ignore_damage, None)
         return (
             {} if index is None else {receipt.name: receipt for receipt in index.files if receipt.name in piece.files}
         )
@@ -384,10 +383,6 @@ def _uncounted(keys: Sequence[str]) -> Iterator[str]:
 
 def _some(keys: Sequence[str]) -> str:
     return f"{keys[0]} is" if len(keys) == 1 else f"{len(keys)} files such as {keys[0]} are"
-
-
-def _pass_over(damage: Damage) -> None:
-    """Ignore damage of an index: `contents` has reported the damage."""
 
 
 def _name(topic: ArchiveTopic) -> str:

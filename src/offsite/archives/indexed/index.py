@@ -17,8 +17,6 @@ from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, KeepLimits, Retention
 
-__all__ = ["ArchiveManifest", "EarlierSettings", "ExpiredFile", "TopicIndex", "find_unvouched", "promised_limits"]
-
 _EARLIER_MAX = 16
 """Retention changes of a topic kept apart in an index. People change retention a few times a year."""
 PIECE_BYTES = 64 << 20

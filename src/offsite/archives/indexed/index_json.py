@@ -32,22 +32,15 @@ from offsite.model.untrusted.bounded_json import (
 )
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
-__all__ = [
-    "BadIndex",
-    "IndexObject",
-    "encode_index",
-    "encode_manifest",
-    "encode_sealed",
-    "parse_index",
-    "parse_manifest",
-    "parse_sealed",
-    "parse_topic_name",
-]
-
-
 FORMAT = 1
 """The version of both files. New fields do not change the version: readers ignore new fields vouched for by the
 digest."""
+_UNSEALED_MANIFEST = frozenset({"archive", "topics", "groups"})
+_UNSEALED_INDEX = frozenset(
+    {"topic", "topic_id", "partitions", "replication_factor", "configs", "covered", "losses", "files"}
+)
+_MAX_REPLICATION_FACTOR = (1 << 15) - 1
+_MAX_EPOCH = (1 << 31) - 1
 
 
 class BadIndex(ValueError):
@@ -123,14 +116,6 @@ def parse_topic_name(topic: str) -> str:
         return check_topic_name(topic)
     except BadName as error:
         raise BadIndex(error.message) from error
-
-
-_UNSEALED_MANIFEST = frozenset({"archive", "topics", "groups"})
-_UNSEALED_INDEX = frozenset(
-    {"topic", "topic_id", "partitions", "replication_factor", "configs", "covered", "losses", "files"}
-)
-_MAX_REPLICATION_FACTOR = (1 << 15) - 1
-_MAX_EPOCH = (1 << 31) - 1
 
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:

@@ -21,8 +21,6 @@ from offsite.archives.files import check_claims
 from offsite.model.errors import check
 from offsite.model.names import check_topic_name, is_topic_name
 
-__all__ = ["MANIFEST_KEY", "ArchiveLayout", "FileName"]
-
 MANIFEST_KEY = "_archive.json"
 _INDEX = "_index.json"
 _MAX_TOPIC_IN_FILE_NAME = 180

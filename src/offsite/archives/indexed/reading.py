@@ -19,6 +19,7 @@ from offsite.archives.archive import (
     FileReceipt,
     OnDamage,
     Piece,
+    ignore_damage,
     read_while_usable,
     refuse_damage,
 )
@@ -29,8 +30,6 @@ from offsite.archives.overlap import SortedRun, clip_to_piece, describe_contradi
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.bounds import MAX_OFFSET
-
-__all__ = ["FileFormat", "IndexedReader"]
 
 Batches = Iterator[Sequence[Record]]
 
@@ -60,14 +59,14 @@ class IndexedReader(ABC):
     files: Files
 
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        return self._archive.contents(self._first_offset, on_damage)
+        return self.archive.contents(self._first_offset, on_damage)
 
     def check_sizes(self, on_damage: OnDamage) -> None:
         """See `IndexedArchive.check_sizes`."""
-        self._archive.check_sizes(on_damage)
+        self.archive.check_sizes(on_damage)
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
-        listed = self._archive.listed(piece)
+        listed = self.archive.listed(piece)
         of = TopicPartition(topic=piece.topic, partition=piece.partition)
         file_format = self._format  # one for all: what it has in memory of several files is bounded together
         runs = [
@@ -84,7 +83,8 @@ class IndexedReader(ABC):
 
     @property
     @abstractmethod
-    def _archive(self) -> IndexedArchive: ...
+    def archive(self) -> IndexedArchive:
+        """The archive with its indexes."""
 
     @property
     @abstractmethod
@@ -108,19 +108,19 @@ class IndexedReader(ABC):
         if listed is not None:
             return listed.first_offset
         first = self._first_offset(key)
-        name = self._archive.layout.parse_file(key)
+        name = self.archive.layout.parse_file(key)
         return first if first is not None else name.start if name else 0
 
     def _first_offset(self, key: str) -> int | None:
-        name = self._archive.layout.parse_file(key)
-        source = open_file(self.files, key, None, _pass_over)
+        name = self.archive.layout.parse_file(key)
+        source = open_file(self.files, key, None, ignore_damage)
         if name is None or source is None:
             return None
         if (first := self._format.first_offset(source)) is not None:
             return first
         source.window.back_to(0)
         of = TopicPartition(topic=name.topic, partition=name.partition)
-        batches = read_while_usable(partial(self._format.records, source, of), key, _pass_over)
+        batches = read_while_usable(partial(self._format.records, source, of), key, ignore_damage)
         return next((batch[0].offset for batch in batches if batch), None)
 
 
@@ -189,7 +189,3 @@ def _distrust(source: SourceFile) -> Damage:
     problem = f"truncated, {source.size_bytes} bytes in the index" if is_cut else "its bytes differ from the index"
     position = source.held_bytes if is_cut else 0
     return Damage(file=source.key, position=position, problem=f"{problem}: the whole file is left out")
-
-
-def _pass_over(damage: Damage) -> None:
-    """Ignore damage found at the first look at a file; reading reports the damage."""

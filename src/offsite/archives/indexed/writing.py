@@ -27,12 +27,11 @@ from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns, blob_bytes
 from offsite.model.errors import NotRepresentable, check
 
-__all__ = ["GROUP_BYTES", "GROUP_RECORDS", "FileEncoder", "IndexedWriter", "Losses", "NewFile", "RecordGroups"]
-
-
 GROUP_RECORDS = 512
 GROUP_BYTES = 4 << 20
 """A group ends with the record whose key, value and header values reach this total: a group lies in memory."""
+FILE_BYTES = 32 << 20
+"""A file ends with the group of records that reaches this size: the file lies in memory until then."""
 
 
 class RecordGroups:
@@ -82,10 +81,6 @@ def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:
             ends.append(position + 1)
             count = group_bytes = 0
     return ends
-
-
-FILE_BYTES = 32 << 20
-"""A file ends with the group of records that reaches this size: the file lies in memory until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

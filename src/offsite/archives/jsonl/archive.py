@@ -28,23 +28,25 @@ from offsite.log.records.record_columns import RecordColumns
 from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption
 
-__all__ = [
-    "COMPRESSIONS",
-    "JSONL",
-    "MAX_LINE_BYTES",
-    "SUFFIXES",
-    "JsonlReader",
-    "JsonlWriter",
-    "Lines",
-    "jsonl_archive",
-    "make_compressor",
-    "read_lines",
-]
-
-
 JSONL = "jsonl"
 SUFFIXES = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 """By compression."""
+COMPRESSIONS = tuple(SUFFIXES)
+MAX_LINE_BYTES = MAX_RECORD_BYTES
+_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
+_GZIP_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
+_PLAIN_BYTES = 256 << 10
+"""Read at a time from a plain file: about a thousand small records."""
+MAX_BLANK_LINES = 1_000_000
+"""Per file: compressed blank lines cost nothing, but take time."""
+WRITE_IT_SO = (
+    'write lines in the form of offsite: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, '
+    "with null for missing values, and bytes that are not text in base64 as key64 and value64; put each topic and "
+    "partition into its own folder"
+)
+"""Advice for lines of another tool."""
+_PART_BYTES = 1 << 20
+"""Lines are compressed in independent parts of about this size."""
 
 
 def jsonl_archive(files: Files, compression: str = "none") -> IndexedArchive:
@@ -53,14 +55,6 @@ def jsonl_archive(files: Files, compression: str = "none") -> IndexedArchive:
     suffixes = (written, *(suffix for suffix in SUFFIXES.values() if suffix != written))
     layout = ArchiveLayout(topics="topics/", suffixes=suffixes)
     return IndexedArchive(files=files, layout=layout, kinds={JSONL: (RECORDS_ONLY,)})
-
-
-COMPRESSIONS = tuple(SUFFIXES)
-MAX_LINE_BYTES = MAX_RECORD_BYTES
-_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
-_GZIP_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
-_PLAIN_BYTES = 256 << 10
-"""Read at a time from a plain file: about a thousand small records."""
 
 
 class Lines(NamedTuple):
@@ -127,21 +121,10 @@ def _plain(window: FileWindow) -> Iterator[PlainPart]:
         position = window.position
 
 
-MAX_BLANK_LINES = 1_000_000
-"""Per file: compressed blank lines cost nothing, but take time."""
-
-WRITE_IT_SO = (
-    'write lines in the form of offsite: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, '
-    "with null for missing values, and bytes that are not text in base64 as key64 and value64; put each topic and "
-    "partition into its own folder"
-)
-"""Advice for lines of another tool."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlReader(IndexedReader):
     @property
-    def _archive(self) -> IndexedArchive:
+    def archive(self) -> IndexedArchive:
         return jsonl_archive(self.files)
 
     @property
@@ -191,10 +174,6 @@ def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[Lines]:
         yield from read_lines(source)
     except BadStream as error:
         on_damage(Damage(file=source.key, position=error.position, problem=str(error)))
-
-
-_PART_BYTES = 1 << 20
-"""Lines are compressed in independent parts of about this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,6 @@ from offsite.model.bounds import MAX_OFFSET
 from offsite.model.units import MIB
 from offsite.model.untrusted.bounded_json import check_json_size
 
-__all__ = ["BadLine", "OtherFields", "decode_line", "encode_lines"]
-
-
 _CHECKSUM = b',"crc32c":"%08x"}'
 _CHECKSUM_BEGIN = _CHECKSUM[:10]
 _CHECKSUM_BYTES = len(_CHECKSUM % 0)

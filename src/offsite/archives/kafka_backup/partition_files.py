@@ -29,6 +29,11 @@ _PARTITION_FILE = re.compile(r"(index|consumer_offsets)_partition_([0-9]+)")
 
 RECORDS, INDEX = "records", "index"
 PARTITION_INDEX, CONSUMER_OFFSETS = "index", "consumer_offsets"
+NO_FILE = -1
+VERSION = b"\x01"
+_LENGTH = struct.Struct(">i")
+_START = struct.Struct(">q")
+_LONGEST_STEM_BYTES = 200  # twice the size of two numbers of 20 digits with the words around
 
 
 def segment_stem(partition: int, start: int) -> str:
@@ -69,9 +74,6 @@ def stem_start(stem: str) -> int | None:
     """Return the start offset in a segment's stem; None for an invalid stem."""
     parts = match_segment_file(f"{stem}_{RECORDS}")
     return None if parts is None else parts[2]
-
-
-NO_FILE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +170,6 @@ def _note(folders: dict[tuple[str, int], _Folder], topic: str, name: str, size_b
         kind, partition = other
         check_claims(f"{topic}/{name}", partition=partition)
         folders.setdefault((topic, partition), _Folder()).others[kind] = f"{topic}/{name}"
-
-
-VERSION = b"\x01"
-
-_LENGTH = struct.Struct(">i")
-_START = struct.Struct(">q")
-_LONGEST_STEM_BYTES = 200  # twice the size of two numbers of 20 digits with the words around
 
 
 class IndexedSegment(NamedTuple):

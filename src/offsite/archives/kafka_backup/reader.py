@@ -27,6 +27,17 @@ from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
 
 PIECE_BYTES = 96 << 20
+FIDELITY = (
+    "kafka-backup keeps no topic settings, replication factor or topic id",
+    "kafka-backup keeps no leader epochs, producer ids, transactions or batches",
+    "kafka-backup keeps no checksums: its records, indexes and group files cannot be verified",
+    "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
+)
+_SMALL_BYTES = 64 << 10
+"""Of a records file: by default the tool makes files of 1 KiB, hundreds of thousands."""
+EMPTY_AS_NULL = (
+    "empty keys and header values were read as null, because you said that this archive is from before March 2020"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +111,6 @@ def _joined(parts: Sequence[_Part], piece_bytes: int) -> Iterator[_Part]:
 def _join(group: Sequence[_Part]) -> _Part:
     names = dict.fromkeys(name for part in group for name in part.files)
     return _Part(group[0].start, tuple(names), sum(part.size_bytes for part in group))
-
-
-FIDELITY = (
-    "kafka-backup keeps no topic settings, replication factor or topic id",
-    "kafka-backup keeps no leader epochs, producer ids, transactions or batches",
-    "kafka-backup keeps no checksums: its records, indexes and group files cannot be verified",
-    "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
-)
-_SMALL_BYTES = 64 << 10
-"""Of a records file: by default the tool makes files of 1 KiB, hundreds of thousands."""
-EMPTY_AS_NULL = (
-    "empty keys and header values were read as null, because you said that this archive is from before March 2020"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,6 @@ from offsite.archives.retention import (
 )
 from offsite.model.errors import ArchiveBusy, ArchiveNotFound
 
-__all__ = ["KafkaBackupRetention"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupRetention:

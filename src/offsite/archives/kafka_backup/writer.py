@@ -44,6 +44,9 @@ from offsite.model.errors import BadOption, NotRepresentable, check
 
 FLUSH_BYTES = 4 << 20
 """Bytes gathered before a write: large enough for a cheap fsync of both files."""
+_TIME_LOST = "the time of a record whose timestamp type is neither CreateTime nor LogAppendTime"
+SEGMENT_BYTES = 1 << 30
+"""The value in the tool's script, and the maximum with positions below 2^31 whatever the last record."""
 
 
 class KafkaBackupSegmentWriter:
@@ -110,9 +113,6 @@ class KafkaBackupSegmentWriter:
             timestamp_min_ms=min(lowest_ms),
             timestamp_max_ms=max(highest_ms),
         )
-
-
-_TIME_LOST = "the time of a record whose timestamp type is neither CreateTime nor LogAppendTime"
 
 
 class KafkaBackupRangeWriter:
@@ -215,10 +215,6 @@ class KafkaBackupRangeWriter:
             version = b"" if self._has_partition_index else partition_files.VERSION
             self._files.append(partition_index_key(self._range.topic, self._range.partition), version + entry)
             self._has_partition_index = True
-
-
-SEGMENT_BYTES = 1 << 30
-"""The value in the tool's script, and the maximum with positions below 2^31 whatever the last record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,6 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.range import TopicPartition
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
-__all__ = ["encode_snapshot", "limit_to_ends", "parse_snapshot"]
-
 Groups = dict[str, GroupOffsets]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from offsite.archives.archive import ArchiveHole, Damage, OnDamage
+from offsite.archives.archive import ArchiveHole, Damage, OnDamage, ignore_damage
 from offsite.archives.files import Files, check_claims, is_partition
 from offsite.log.range import LogRange, Span, TopicPartition, uncovered
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
@@ -21,20 +21,12 @@ from offsite.model.errors import ArchiveNotFound
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
-__all__ = [
-    "MANIFEST",
-    "SEGMENT_KEY",
-    "SNAPSHOT",
-    "ListedSegment",
-    "Manifest",
-    "ManifestPartition",
-    "ManifestTopic",
-    "NotTheTools",
-    "ToolObject",
-    "find_prefix",
-    "read_manifest",
-    "segment_partition",
-]
+MANIFEST = "manifest.json"
+SNAPSHOT = "consumer-groups-snapshot.json"
+ORPHANS_HINT = "segments without a manifest can be read by adopting orphans"
+SEGMENT_KEY = re.compile(
+    r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
+)
 
 
 class NotTheTools(Exception):
@@ -231,14 +223,6 @@ def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:
     return start, end
 
 
-MANIFEST = "manifest.json"
-SNAPSHOT = "consumer-groups-snapshot.json"
-ORPHANS_HINT = "segments without a manifest can be read by adopting orphans"
-SEGMENT_KEY = re.compile(
-    r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
-)
-
-
 def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) -> str:
     """Return the prefix of the backup: empty, or ending in `/`. Raises `ArchiveNotFound` without a backup, or with
     several backups and no `backup_id`."""
@@ -288,7 +272,7 @@ def _named(files: Files, backup_id: str, *, needs_manifest: bool) -> str:
     prefix = f"{backup_id}/"
     if files.get_range(prefix + MANIFEST, 0, 1) is not None:
         return prefix
-    manifest = read_manifest(files, "", lambda _: None)
+    manifest = read_manifest(files, "", ignore_damage)
     if manifest is not None and manifest.backup_id == backup_id:
         return ""
     if not needs_manifest and any(True for _ in files.list(prefix)):

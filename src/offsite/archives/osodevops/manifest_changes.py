@@ -16,10 +16,9 @@ from offsite.archives.osodevops.manifest import Manifest, ToolObject
 from offsite.archives.retention import ExpiringFile
 from offsite.log.range import TopicPartition
 
-__all__ = ["ManifestUpdate", "PrunedRange", "join_pruned", "read_pruned_ranges", "remove_segments"]
-
-
 JsonObject = dict[str, object]
+REASON = "retention"
+"""The tool's word for removal by age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +116,6 @@ def _objects(fields: Mapping[str, object], name: str) -> list[Mapping[str, objec
 
 
 _Change = Callable[[JsonObject, TopicPartition], JsonObject]
-REASON = "retention"
-"""The tool's word for removal by age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,6 @@ from offsite.model.errors import NotRepresentable
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionObj
 
-__all__ = ["START_DIGITS", "RecordEncoder", "SegmentRangeWriter"]
-
 
 APPEND_TIME = "timestamp type LogAppendTime"
 NAME_NOT_UTF8 = "a header name that is not UTF-8"
@@ -47,6 +45,11 @@ NAME_TOO_LONG = f"a header name of more than {MAX_NAME_BYTES} bytes"
 TOO_MANY_HEADERS = f"more than {MAX_HEADERS} headers"
 
 Encoded = tuple[tuple[bytes, bytes | None], ...]
+START_DIGITS = 20
+ZSTD_LEVEL = 3
+"""The tool's default."""
+COMPRESS_BYTES = 256 << 10
+"""Bytes handed to the compressor at a time: a call per record would cost more than the compression."""
 
 
 class RecordEncoder:
@@ -101,14 +104,6 @@ class RecordEncoder:
                 hint="drop such data with --lossy, or choose a format that can store it",
             )
         self.losses[loss] += 1
-
-
-START_DIGITS = 20
-
-ZSTD_LEVEL = 3
-"""The tool's default."""
-COMPRESS_BYTES = 256 << 10
-"""Bytes handed to the compressor at a time: a call per record would cost more than the compression."""
 
 
 class SegmentRangeWriter:

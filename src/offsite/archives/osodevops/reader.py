@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, LostOffset, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import (
+    ArchiveContents,
+    ArchiveTopic,
+    Damage,
+    LostOffset,
+    OnDamage,
+    Piece,
+    ignore_damage,
+    refuse_damage,
+)
 from offsite.archives.files import Files
 from offsite.archives.osodevops.group_snapshot import limit_to_ends, parse_snapshot
 from offsite.archives.osodevops.manifest import (
@@ -37,17 +46,6 @@ from offsite.log.records.record import Record
 from offsite.model.bounds import whole_number
 from offsite.model.cleanup_policy import is_compacted
 
-__all__ = [
-    "PIECE_BYTES",
-    "OsodevopsReader",
-    "describe_fidelity",
-    "find_orphans",
-    "is_control_like",
-    "make_pieces",
-    "with_orphans",
-]
-
-
 ALWAYS = (
     "timestamp types are unknown: CreateTime is assumed, and LogAppendTime topics have the times of their producers",
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
@@ -62,6 +60,8 @@ NULL_HEADERS = "up to version 0.17 of the tool, a null header value was stored a
 NO_CONFIGS = "configurations of topics are not kept"
 NO_CLUSTER = "the source cluster is unknown"
 _CONTROL_TYPES = (b"\0\0", b"\0\1")
+PIECE_BYTES = 64 << 20
+"""Stored bytes read by a task, about: a segment has at most some 128 MiB before compression."""
 
 
 def make_pieces(
@@ -192,10 +192,6 @@ def _missing(partition: ManifestPartition) -> Iterable[Span]:
     return uncovered(spans[0][0], max(end for _, end in spans), spans) if spans else ()
 
 
-PIECE_BYTES = 64 << 20
-"""Stored bytes read by a task, about: a segment has at most some 128 MiB before compression."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsodevopsReader:
     """Reads osodevops backups. `backup_id`: needed when the root holds several backups. `adopt_orphans`: take segments
@@ -233,7 +229,7 @@ class OsodevopsReader:
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
         match = SEGMENT_KEY.search(piece.files[0])
         prefix = piece.files[0][: match.start()] if match else find_prefix(self.files, self.backup_id)
-        manifest = read_manifest(self.files, prefix, lambda _: None) or Manifest(prefix=prefix)  # `contents` has told
+        manifest = read_manifest(self.files, prefix, ignore_damage) or Manifest(prefix=prefix)  # `contents` has told
         runs = [
             SortedRun(file=segment.key, start=segment.start, open=partial(self._records, segment, on_damage))
             for segment in self._segments(piece, manifest)

@@ -36,8 +36,6 @@ from offsite.archives.retention import (
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, DamagedArchive
 
-__all__ = ["OsodevopsRetention"]
-
 _HINT = "nothing was deleted"
 
 

@@ -27,30 +27,6 @@ from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressionReader
 
-__all__ = [
-    "FOOTER",
-    "FOOTER_BYTES",
-    "FOOTER_MAGIC",
-    "HEADER_BYTES",
-    "LENGTH",
-    "LZ4",
-    "MAGIC",
-    "MAX_HEADERS",
-    "MAX_NAME_BYTES",
-    "NONE",
-    "VERSION",
-    "ZSTD",
-    "BodyProblem",
-    "OnProblem",
-    "SegmentHeader",
-    "decode_record",
-    "decode_records",
-    "decompress_parts",
-    "encode_record",
-    "make_added_headers",
-    "strip_added_headers",
-]
-
 
 MAGIC, FOOTER_MAGIC, VERSION = b"KBAK", b"BKAE", 1
 NONE, ZSTD, LZ4 = range(3)
@@ -64,6 +40,14 @@ _BLOB, _SHORT = struct.Struct("<i"), struct.Struct("<H")
 _NULL = _BLOB.pack(-1)
 HEADER_BYTES, FOOTER_BYTES = _HEADER.size, FOOTER.size
 _NEW = tuple.__new__  # millions are made
+OFFSET, TIMESTAMP, CLUSTER = "x-original-offset", "x-original-timestamp", "x-source-cluster"
+_I64 = struct.Struct("<q")
+MAX_LZ4_BYTES = 256 << 20
+"""Maximum of a decompressed lz4 block, a whole segment: the tool's segments have some 128 MiB."""
+_MAX_ZSTD_WINDOW_BYTES = 128 << 20
+_MAX_LZ4_RATIO = 255
+PLAIN_PART_BYTES = 256 << 10
+"""Bytes turned into records at a time: small records need many times the memory of the bytes."""
 
 
 class SegmentHeader(NamedTuple):
@@ -143,10 +127,6 @@ def _read_headers(data: bytes, position: int, count: int) -> tuple[RecordHeaders
     return tuple(headers), position
 
 
-OFFSET, TIMESTAMP, CLUSTER = "x-original-offset", "x-original-timestamp", "x-source-cluster"
-_I64 = struct.Struct("<q")
-
-
 def make_added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
     """Return the headers that the tool would append to `record`."""
     stamps = ((OFFSET, _I64.pack(record.offset)), (TIMESTAMP, _I64.pack(record.timestamp_ms)))
@@ -171,13 +151,6 @@ def _added(record: Record) -> int:
     names_fit = offset_name == OFFSET and time_name == TIMESTAMP and timestamp is not None and len(timestamp) == 8
     return count if names_fit and offset == _I64.pack(record.offset) else 0
 
-
-MAX_LZ4_BYTES = 256 << 20
-"""Maximum of a decompressed lz4 block, a whole segment: the tool's segments have some 128 MiB."""
-_MAX_ZSTD_WINDOW_BYTES = 128 << 20
-_MAX_LZ4_RATIO = 255
-PLAIN_PART_BYTES = 256 << 10
-"""Bytes turned into records at a time: small records need many times the memory of the bytes."""
 
 OnProblem = Callable[[int, str], None]
 """Receives a problem at a byte of the plain body; the body ends there."""

@@ -40,9 +40,6 @@ from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 from offsite.model.units import MIB
 from offsite.model.untrusted.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
 
-__all__ = ["is_json_segment", "read_json_records", "read_segment", "segment_at"]
-
-
 BATCH_RECORDS = 2_000
 _MAX_OUTSIDE_BYTES = 24 * MIB
 """Bytes outside of text in a whole segment; before parsing, a segment may be a single record."""

@@ -22,8 +22,6 @@ from offsite.log.records.record import Record
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedArchive
 
-__all__ = ["MAX_SEGMENT_BYTES", "SEGMENT_BYTES", "OsodevopsWriter"]
-
 SEGMENT_BYTES = 32 << 20
 """Before compression: held in memory by a task, compressed, during writing."""
 MAX_SEGMENT_BYTES = 128 << 20

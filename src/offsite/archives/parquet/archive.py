@@ -48,6 +48,10 @@ _WHOLE_BYTES = 64 << 20
 
 SORTED_BYTES = 256 * MIB
 """Memory for sorting records of a partition, in all open files together."""
+_ROW_GROUP_BYTES = 8 << 20
+_ROW_GROUP_RECORDS = 64 << 10
+"""A row group ends with the group of records that reaches either limit: a reader takes a row group into memory."""
+_REPEATING = ["timestampType"]
 
 
 class SortRoom:
@@ -65,7 +69,7 @@ class SortRoom:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetReader(IndexedReader):
     @property
-    def _archive(self) -> IndexedArchive:
+    def archive(self) -> IndexedArchive:
         return parquet_archive(self.files)
 
     @property
@@ -212,12 +216,6 @@ class Growth:
         self._bytes += size_bytes
         if self._bytes > self.most_bytes:
             raise ValueError(f"it comes to more than {self.most_bytes} bytes")
-
-
-_ROW_GROUP_BYTES = 8 << 20
-_ROW_GROUP_RECORDS = 64 << 10
-"""A row group ends with the group of records that reaches either limit: a reader takes a row group into memory."""
-_REPEATING = ["timestampType"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ _PART_HEADERS = 200_000
 """Bytes and headers returned at once; a single record may have more bytes."""
 _RECORD_BYTES = 300
 """Memory of a record besides its bytes, when records are sorted."""
+ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+"""Raised by pyarrow for bytes other than Parquet; and `BadTable`."""
 
 
 class Note(NamedTuple):
@@ -328,7 +330,3 @@ def _examined(offsets: pa.Array) -> tuple[int, int | None, int | None, bool]:
     ends = pc.min_max(offsets).as_py()
     in_order = pc.all(pc.greater_equal(offsets[1:], offsets[:-1])).as_py() is not False
     return offsets[0].as_py(), ends["min"], ends["max"], in_order
-
-
-ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
-"""Raised by pyarrow for bytes other than Parquet; and `BadTable`."""

@@ -25,17 +25,6 @@ from offsite.log.records.record_columns import RecordColumns
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = [
-    "PARQUET",
-    "BadTable",
-    "OtherColumns",
-    "check_columns",
-    "decode_rows",
-    "make_table",
-    "parquet_archive",
-    "table_schema",
-]
-
 
 PARQUET = "parquet"
 _LAYOUT = ArchiveLayout(
@@ -45,15 +34,13 @@ _LAYOUT = ArchiveLayout(
     advice="write the table of Spark's Kafka source with .write.partitionBy('topic', 'partition').parquet(…); the "
     "columns key, value, offset and timestamp are required",
 )
+_UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
+_NEEDED = ("key", "value", "offset", "timestamp")
+_MAX_NAMED, _MAX_NAME, _MAX_TYPE = 12, 40, 200
 
 
 def parquet_archive(files: Files) -> IndexedArchive:
     return IndexedArchive(files=files, layout=_LAYOUT, kinds={PARQUET: (RECORDS_ONLY,)})
-
-
-_UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
-_NEEDED = ("key", "value", "offset", "timestamp")
-_MAX_NAMED, _MAX_NAME, _MAX_TYPE = 12, 40, 200
 
 
 class BadTable(ValueError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offsite.archives.archive import Damage, OnDamage
-from offsite.archives.avro.foreign import ForeignBlocks
+from offsite.archives.avro.decoding import ForeignBlocks
 from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.file_parts import FileWindow, open_file
 from offsite.archives.files import Files

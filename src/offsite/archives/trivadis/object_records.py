@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from offsite.archives.archive import Damage, OnDamage, read_while_usable
+from offsite.archives.archive import Damage, OnDamage, ignore_damage, read_while_usable
 from offsite.archives.avro.container import ContainerReader, read_header
 from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.file_parts import open_file
@@ -25,6 +25,8 @@ from offsite.model.options import EmptyAs
 _KEY = re.compile(r"(?P<topic>[^/]+)/(?:(?P<tree>[^/]+)/)?(?P<partition>\d{1,10})/(?P<name>[^/]+)")
 _OCF = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{1,19})\.avro")
 _LINES = re.compile(r"index-(?P<start>\d{1,19})\.avro-messages")
+_NULL = EmptyAs.NULL
+RESTORE_HEADERS = ("x-old-offset", "x-restored")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,6 @@ def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
     )
 
 
-_NULL = EmptyAs.NULL
-RESTORE_HEADERS = ("x-old-offset", "x-restored")
 Rows = Iterator[tuple[int, list[Row]]]
 
 
@@ -169,7 +169,7 @@ class _Reading:
         """Check the whole file. Only a file with a wrapped beginning is read twice; the main reading reports damage."""
         if not is_wrapped(first):
             return False
-        batches = read_while_usable(self._rows, self.archived.key, lambda _: None)
+        batches = read_while_usable(self._rows, self.archived.key, ignore_damage)
         return is_wrapped(row for _, rows in batches for row in rows)
 
     def _rows(self, on_damage: OnDamage) -> Rows:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import (
+    ArchiveContents,
+    ArchiveTopic,
+    Damage,
+    OnDamage,
+    Piece,
+    ignore_damage,
+    refuse_damage,
+)
 from offsite.archives.files import Files
 from offsite.archives.overlap import SortedRun, clip_to_piece, merge_runs
 from offsite.archives.trivadis.object_records import ArchiveObject, parse_key, read_object
@@ -21,8 +29,6 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
 from offsite.model.options import EmptyAs
-
-__all__ = ["FIDELITY", "TrivadisReader"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 Tree = Sequence[ArchiveObject]
@@ -164,7 +170,7 @@ class TrivadisReader:
 
     def _end_of(self, archived: ArchiveObject) -> int:
         """Return the offset behind the last readable record; the main reading reports damage."""
-        batches = read_object(self.files, archived, empty_as=self.empty_as, on_damage=lambda _: None)
+        batches = read_object(self.files, archived, empty_as=self.empty_as, on_damage=ignore_damage)
         return max((batch[-1].offset + 1 for batch in batches), default=archived.start)
 
     def _groups(self, pieces: Sequence[Piece], on_damage: OnDamage) -> Mapping[str, GroupOffsets]:

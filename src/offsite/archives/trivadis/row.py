@@ -17,13 +17,33 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from offsite.archives.avro.foreign import ForeignBlocks, ForeignSchema, check_headers, decode_each
+from offsite.archives.avro.decoding import ForeignBlocks
+from offsite.archives.avro.foreign import ForeignSchema, check_headers, decode_each
 from offsite.archives.decoding_process import Ask
 from offsite.log.buffer import Buffer
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_HEADER_MAP = {"type": "map", "values": "bytes"}
+_STREAM = b"\xac\xed\0\5"
+BYTES_PREFIX = _STREAM + b"ur\0\x02[B"
+"""The beginning of a serialised `byte[]`."""
+_BYTES = re.compile(re.escape(BYTES_PREFIX) + rb".{8}\x02\0\0xp(.{4})(.*)", re.DOTALL)
+_BOXED = re.compile(
+    rb"\xac\xed\0\x05sr\0.java\.lang\.(\w+).{8}\x02\0\x01[A-Z]\0\x05valuex"
+    rb"(?:p|r\0\x10java\.lang\.Number.{8}\x02\0\0xp)(.*)",
+    re.DOTALL,
+)
+_BOXES: dict[bytes, str] = {
+    b"Byte": ">b",
+    b"Short": ">h",
+    b"Integer": ">i",
+    b"Long": ">q",
+    b"Boolean": ">?",
+    b"Float": ">f",
+    b"Double": ">d",
+}
 
 
 class BadRow(ValueError):
@@ -131,30 +151,8 @@ def _bare_schema(key_and_value: object, headers: object) -> object:
     return {"type": "record", "name": "AvroKafkaRecord", "fields": fields}
 
 
-_HEADER_MAP = {"type": "map", "values": "bytes"}
 _BARE_SCHEMAS = (_bare_schema(["bytes", "null"], [_HEADER_MAP, "null"]), _bare_schema("bytes", _HEADER_MAP))
 """For records without a schema of their own: the schema of container files, and the older schema without nulls."""
-
-
-_STREAM = b"\xac\xed\0\5"
-BYTES_PREFIX = _STREAM + b"ur\0\x02[B"
-"""The beginning of a serialised `byte[]`."""
-
-_BYTES = re.compile(re.escape(BYTES_PREFIX) + rb".{8}\x02\0\0xp(.{4})(.*)", re.DOTALL)
-_BOXED = re.compile(
-    rb"\xac\xed\0\x05sr\0.java\.lang\.(\w+).{8}\x02\0\x01[A-Z]\0\x05valuex"
-    rb"(?:p|r\0\x10java\.lang\.Number.{8}\x02\0\0xp)(.*)",
-    re.DOTALL,
-)
-_BOXES: dict[bytes, str] = {
-    b"Byte": ">b",
-    b"Short": ">h",
-    b"Integer": ">i",
-    b"Long": ">q",
-    b"Boolean": ">?",
-    b"Float": ">f",
-    b"Double": ">d",
-}
 
 
 def unwrap_java_value(stream: bytes) -> bytes | None:

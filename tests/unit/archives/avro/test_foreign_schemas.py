@@ -109,3 +109,11 @@ def test_items_of_nothing_end_with_the_memory_of_a_process(monkeypatch: pytest.M
     decoding = read_rows(parse_writer_schema(json.dumps(schema).encode()))
     with pytest.raises(ValueError, match="too much memory"):
         decoding.decode(b"\x80\x80\x80\x80\x80\x20\x00", 1)
+
+
+def test_a_decoding_that_nobody_uses_leaves_no_process() -> None:
+    decoding = ForeignDecoding(ORDERS, PLAIN_SCHEMA)
+    running = decoding_process._servers[-1]._running
+    before = len(running)
+    del decoding
+    assert len(running) == before - 1

@@ -21,6 +21,10 @@ from offsite.model.errors import DamagedArchive
 
 VERSION = b"\x01"
 ENTRY_BYTES = 24
+FIRST_POSITION = len(VERSION)
+WINDOW_BYTES = 4 << 20
+_MAX_REPEAT_BYTES = 32 << 20
+"""Of bytes possibly written twice by the tool after a crash: the tool writes at most some hundred records at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +137,6 @@ class SegmentIndexFile:
             else:
                 low = middle + 1
         return low
-
-
-FIRST_POSITION = len(VERSION)
-WINDOW_BYTES = 4 << 20
-
-_MAX_REPEAT_BYTES = 32 << 20
-"""Of bytes possibly written twice by the tool after a crash: the tool writes at most some hundred records at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,19 +21,6 @@ from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, Rec
 from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import NotRepresentable
 
-__all__ = [
-    "Effort",
-    "Exhausted",
-    "Malformed",
-    "RecordRun",
-    "RecordShape",
-    "Torn",
-    "decode_run",
-    "encode_record",
-    "offsets_of",
-    "shape_at",
-]
-
 NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
 
 _UNTIMED = struct.Struct(">qii")
@@ -44,6 +31,10 @@ MAX_HEADERS = 1_000_000
 """Per record: eight bytes become two hundred."""
 _NO_HEADERS = _LENGTH.pack(0)
 _NULL = _LENGTH.pack(-1)
+_LOOK_BYTES = 4 << 10
+_HEAD = struct.Struct(">qi")
+_TIME_BYTES = 8
+_LOOK_COST, _HEADER_COST = 50, 3
 
 
 class Malformed(Exception):
@@ -166,11 +157,6 @@ def _encode_headers(headers: RecordHeaders) -> bytes:
         parts += (_NULL,) if value is None else (_LENGTH.pack(len(value)), value)
     return b"".join(parts)
 
-
-_LOOK_BYTES = 4 << 10
-_HEAD = struct.Struct(">qi")
-_TIME_BYTES = 8
-_LOOK_COST, _HEADER_COST = 50, 3
 
 Read = Callable[[int, int], bytes]
 """Returns bytes `[start, end)` of a file."""
