@@ -43,12 +43,14 @@ def test_too_much_memory_ends_a_decoding(monkeypatch: pytest.MonkeyPatch) -> Non
         list(decoded("keep", 100 * MIB))
 
 
+@pytest.mark.slow
 def test_too_much_processor_time_ends_a_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_process, "MAX_BASE_S", 1)
     with pytest.raises(DecodingEnded, match="too much time"):
         list(decoded("toil"))
 
 
+@pytest.mark.slow
 def test_a_decoding_that_waits_for_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_process, "_PATIENCE_S", 1)
     with pytest.raises(DecodingEnded, match="does not go on"):

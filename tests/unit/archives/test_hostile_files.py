@@ -174,7 +174,9 @@ def _bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bounded_json.check_json_size.__kwdefaults__, "max_outside", MIB)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case == "items of nothing" else case for case in CASES]
+)
 def test_a_hostile_file_ends_as_named_damage(tmp_path: Path, case: str) -> None:
     kind, name, make = CASES[case]
     put(tmp_path, name, make())

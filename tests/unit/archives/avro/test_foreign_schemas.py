@@ -95,6 +95,7 @@ def test_a_type_in_itself_is_read_as_deep_as_a_process_survives() -> None:
         ForeignDecoding(ORDERS, with_extra(node)).decode(b"\x02" * 10_000_000 + b"\x00" + block, 1)
 
 
+@pytest.mark.slow
 def test_types_that_double_with_every_type_end_with_the_time_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_process, "MAX_BASE_S", 1)
     decoding = ForeignDecoding(ORDERS, with_extra(nested(9, width=10)))
