@@ -192,7 +192,7 @@ def backup(options: MetastoreBackupOptions, output: Output = OutputFormat.TABLE)
     the file stays unchanged. Exit code 3: the topic has other commands than the file, and a new file was begun; or a
     transaction is open, and later commands cannot be read yet; or the properties do not say whether backups are wanted.
     """
-    from offsite.metastore.backup import live_backup, lost_commands_error, warnings_of
+    from offsite.metastore.live import live_backup, lost_commands_error, warnings_of
     from offsite.model.clock import SystemClock
 
     place = parse_place(_words(options))
@@ -302,7 +302,7 @@ def _tell_off(switch: Switch, properties: Path | None) -> None:
 
 def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
     from offsite.backup.outages import Outages
-    from offsite.metastore.backup import follow_topic
+    from offsite.metastore.live import follow_topic
     from offsite.model.clock import SystemClock
     from offsite.monitor.metastore import MetastoreServer
     from offsite.monitor.server import parse_address
