@@ -9,7 +9,7 @@ earlier writers left out empty lists. Members without a field are ignored: later
 Fields are read in their order in the class: the first wrong one is reported. What `First` says is checked before.
 
 At first use two functions are compiled for a class, as `dataclass` compiles its `__init__`: commits are read by the
-hundred thousand entries, and a loop over the fields takes a third longer.
+hundred thousand entries, and a loop over the fields takes a sixth longer to read, and half as long again to write.
 """
 
 from __future__ import annotations
