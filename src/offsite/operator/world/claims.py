@@ -10,7 +10,8 @@ from typing import Annotated
 
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.ids import random_id
-from offsite.model.untrusted.json_codec import Count, Form, Inline, Key, integer_within
+from offsite.model.untrusted.json_codec import Count, First, Form, Inline, Key, integer_within
+from offsite.model.untrusted.json_object import JsonObject
 from offsite.operator.decide.backup import SlotAvailability
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.repository.json_form import StoredForm
@@ -42,7 +43,7 @@ class SlotEntry:
 
     seq: Count
     previous: str
-    kind: str
+    kind: Annotated[str, First(JsonObject.text)]
     uid: str
     limit: Annotated[int, _LIMIT]
     word: Annotated[str, _UNREAD] = ""
@@ -143,9 +144,9 @@ class TagState:
 class TagEntry:
     """One entry: `holder` took the tag; a holder without a uid: the tag was released. `word`: random value."""
 
+    holder: Inline[TagHolder]
     seq: Count
     previous: str
-    holder: Inline[TagHolder]
     word: Annotated[str, _UNREAD] = ""
 
 

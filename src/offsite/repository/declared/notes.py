@@ -107,10 +107,10 @@ class DeclaredNote:
     `facts`: other fields of the status, as text."""
 
     name: str
-    at_ms: TimeMs
-    by: str
     kind: Annotated[str, Form(lambda document, name: document.optional_text(name) or "Backup")] = "Backup"
     facts: Later[tuple[tuple[str, str], ...]] = ()
+    at_ms: TimeMs
+    by: str
     conditions: tuple[tuple[str, str], ...] = ()
     queue: Count = 0
 

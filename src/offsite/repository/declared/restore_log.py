@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-from offsite.model.untrusted.json_codec import Count, Form, Spare, TimeMs, text_up_to
+from offsite.model.untrusted.json_codec import Count, Form, OptionalFirst, Spare, TimeMs, text_up_to
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import StoredForm
 from offsite.stores.numbered_log import EntryRefusedError, Ledger, LedgerForm
@@ -56,7 +56,7 @@ class AttemptEnd:
     outcome: AttemptOutcome
     job: str = ""
     verified: Annotated[bool | None, _VERIFIED] = None
-    failure: Spare[Failure | None] = None
+    failure: Spare[OptionalFirst[Failure]] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class RestoreEntry:
     word: str
     at_ms: TimeMs
     by: str = ""
-    end: Spare[AttemptEnd | None] = None
+    end: Spare[OptionalFirst[AttemptEnd]] = None
 
 
 RESTORE_ENTRY = StoredForm(RestoreEntry)

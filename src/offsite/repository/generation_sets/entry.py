@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from offsite.model.bounds import MAX_PARTITIONS
-from offsite.model.untrusted.json_codec import Count, Form, Spare, TimeMs, integer_within
+from offsite.model.untrusted.json_codec import Count, Form, OptionalFirst, Spare, TimeMs, integer_within
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.json_form import Patterns, StoredForm, patterns_needed
 
@@ -63,9 +63,7 @@ class Founding:
     where the archives lie, empty for backups."""
 
     cluster_id: str
-    include: Annotated[
-        tuple[str, ...], patterns_needed("a list with a pattern of topics: a set without one is never founded")
-    ]
+    include: Annotated[Patterns, patterns_needed("a list with a pattern of topics: a set without one is never founded")]
     exclude: Patterns
     internal: bool
     target: str
@@ -87,7 +85,7 @@ class GenerationEntry:
     partitions: Annotated[int, integer_within(0, MAX_PARTITIONS)] = 0
     commit: Count = 0
     by: str = ""
-    founding: Spare[Founding | None] = None
+    founding: Spare[OptionalFirst[Founding]] = None
 
 
 GENERATION_ENTRY = StoredForm(GenerationEntry)
