@@ -39,7 +39,16 @@ MIN_BYTES_PER_S = MIB
 """Bytes read and returned that give a decoding another second. pyarrow and fastavro do ten times as much at least."""
 _PATIENCE_S = 600
 """Time without a message, by the clock: a decoding that hangs uses no processor time."""
-_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPYCACHEPREFIX")
+_ENVIRONMENT = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "PYTHONHOME",
+    "PYTHONPYCACHEPREFIX",
+)
 """All that is passed on: credentials are in others."""
 _ALLOCATION = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # others reserve a GiB, which counts as memory
