@@ -24,15 +24,19 @@ import pytest
 from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, Tls
 from tests import families, soak_parts
 from tests.certificates import Certificates, make_certificates
+from tests.examples import examples
 from tests.shared_brokers import Running, end_shared, running, shared, started
 from tests.shared_spark import end_shared_spark
 
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="offsite-tests-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
-hypothesis.settings.register_profile("all", deadline=None)  # a busy machine is no failure
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
-hypothesis.settings.load_profile(os.environ.get("OFFSITE_HYPOTHESIS", "all"))
+hypothesis.settings.register_profile(
+    "offsite",
+    max_examples=examples(100).max_examples,
+    deadline=None,  # a busy machine is no failure
+)
+hypothesis.settings.load_profile("offsite")
 
 gc.disable()  # until all tests are collected: what is made up to there stays (see `pytest_collection_finish`)
 
