@@ -68,6 +68,7 @@ def test_a_process_that_the_machine_killed_says_nothing_about_the_file() -> None
         list(decoded("end_by", signal.SIGKILL))
 
 
+@pytest.mark.slow
 def test_a_server_that_somebody_ended_is_replaced() -> None:
     (first,) = decoded("echo", 1)
     server = decoding_process._servers[-1]._process

@@ -150,6 +150,7 @@ def test_an_ended_term_is_free_at_once(terms: Lease) -> None:
     assert terms.claim(MINE, "b", take_over=False).term == 2
 
 
+@pytest.mark.slow
 def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: Lease) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         there = replace(MINE, pid=str(process.pid), started=started(process.pid))

@@ -92,6 +92,7 @@ def test_levels_that_are_not_those_of_the_schema_do_not_end_the_process(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_at_once_is_read_in_smaller_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
