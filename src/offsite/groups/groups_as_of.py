@@ -247,7 +247,7 @@ class _Joining:
         ]
         # 3. The point's own groups, without topics that earlier commits answer for.
         as_of = self._own_groups(chosen, {*(groups.origin.incarnation.topic for groups in deleted), *unread})
-        as_of = as_of if topic_ids is None else as_of.of_incarnations(topic_ids)
+        as_of = as_of.of_incarnations(named_ids)  # a snapshot that was kept may be older than the topic
         # 4. Gone groups to offer by name, and notes for a person.
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
         notes = (

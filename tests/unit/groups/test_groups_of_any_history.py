@@ -142,3 +142,16 @@ def test_each_topic_has_the_groups_of_the_newest_commit_that_had_it(steps: list[
         for (group, of), since in gone.items():
             taken = groups_as_of(world.backup, request, patterns=GroupPatterns(include=(group,)))
             assert _pairs(taken)[group, of] == world.tables[since - 2][group, of]
+
+
+def test_a_topic_that_is_made_again_has_no_offsets_of_the_one_before() -> None:
+    """No group at all is no answer: the snapshot of the first commit is kept, and is about the first topic."""
+    no_offsets = {(group, topic): None for group in GROUPS for topic in TOPICS}
+    with tempfile.TemporaryDirectory() as folder:
+        repository = Repository.init(open_store(folder))
+        world = World(backup=repository.create_backup("b", cluster_id="cluster", selection=SELECTION))
+        world.step({"users": "make"}, {**no_offsets, ("auditing", "users"): 1})
+        world.step({"users": "remake"}, no_offsets)
+        as_of = groups_as_of(world.backup, PointRequest(commit=2))
+        assert _pairs(as_of) == {}
+        assert "another incarnation" in " ".join(as_of.notes)
