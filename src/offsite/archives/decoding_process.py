@@ -35,8 +35,9 @@ MAX_MEMORY_BYTES = 1024 * MIB
 """Memory of a decoding on top of the server's. A record with a key and a value of 100 MiB takes some 650 MiB."""
 MAX_BASE_S = 20
 """Processor time of a decoding, whatever it reads. A block of Avro takes 5 s at most, a page of Parquet 1 s."""
-MIN_BYTES_PER_S = MIB
-"""Bytes read and returned that give a decoding another second. pyarrow and fastavro do ten times as much at least."""
+MIN_BYTES_PER_S = MIB // 4
+"""Bytes read and returned that give a decoding another second. The slowest, lines of small records that fit the second
+schema only, does ten times as much on a fast machine."""
 _PATIENCE_S = 600
 """Time without a message, by the clock: a decoding that hangs uses no processor time."""
 _ENVIRONMENT = (
@@ -58,6 +59,8 @@ _ALLOCATION = {
 }
 _HEAD = struct.Struct("<QQQ")
 _MODULE_BYTES = 200
+_SPARE_HANDLES = 128
+"""Open files that a program needs besides those of decodings."""
 
 Ask = Callable[[Any], Any]
 """Asks the parent for something: the bytes of the file."""
@@ -175,15 +178,23 @@ class _Server:
 
     @property
     def is_usable(self) -> bool:
-        """False in a copy of the program, and when somebody ended the server."""
-        return self.owner_pid == os.getpid() and self._process.poll() is None
+        """False in a copy of the program, when somebody ended the server, and after an interrupted request."""
+        is_open = self._control.fileno() >= 0
+        return is_open and self.owner_pid == os.getpid() and self._process.poll() is None
 
     def fork(self, module: str) -> tuple[_Channel, int]:
         """Start a process, with a module imported; returns the channel to the process."""
+        _allow_handles(len(self._running) + _SPARE_HANDLES)
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _PATIENCE_S, 0))
         with theirs:
             pid = self._request(module.encode(), [theirs.fileno()])
+        if not pid:
+            ours.close()
+            raise SparkFailed(
+                f"no process can be started to decode a file, beside {len(self._running)} others",
+                hint="raise the limit of processes (ulimit -u, pids.max), or read archives of fewer overlapping files",
+            )
         self._running.add(pid)
         return _Channel(ours, keeps_buffer=True), pid
 
@@ -212,6 +223,9 @@ class _Server:
                 answer = self._control.recv(_HEAD.size)
             except OSError:
                 answer = b""
+            except BaseException:  # an interrupt: the answer would be taken for that of the next request
+                self._control.close()
+                raise
         if not answer:
             raise SparkFailed("the server of decodings has ended", hint="give the worker more memory")
         return int(answer)
@@ -247,17 +261,17 @@ def serve(handle: int) -> None:
                 continue
             import_module(text.decode().strip())
             gc.freeze()  # else the copies write to all objects
-            pid = os.fork()
-            if pid == 0:
-                control.close()
-                _decode(socket.socket(fileno=handles[0]))
+            pid = 0
+            with contextlib.suppress(BlockingIOError, MemoryError):  # no more processes: the parent tells it
+                pid = os.fork() or _decode(control, socket.socket(fileno=handles[0]))
             os.close(handles[0])
             control.sendall(b"%d" % pid)
 
 
-def _decode(end: socket.socket) -> NoReturn:
+def _decode(control: socket.socket, end: socket.socket) -> NoReturn:
     """Run a decoding, and exit."""
     try:
+        control.close()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries that crash say so, and leave the records in a file
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         channel = _Channel(end, keeps_buffer=False)  # pyarrow refers to what it read
@@ -297,6 +311,14 @@ def _limit_time(cpu_s: int) -> None:
     """At the hard limit, which may come from outside, the process would be killed as by a machine without memory."""
     _, most_s = resource.getrlimit(resource.RLIMIT_CPU)
     _set_limit(resource.RLIMIT_CPU, cpu_s if most_s == resource.RLIM_INFINITY else min(cpu_s, most_s - 1))
+
+
+def _allow_handles(count: int) -> None:
+    """Allow so many open files, if possible: each file of an archive that overlaps others has its own process."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < count:
+        with contextlib.suppress(OSError, ValueError):
+            _set_limit(resource.RLIMIT_NOFILE, 2 * count)
 
 
 def _set_limit(kind: int, limit: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +86,52 @@ def test_a_reader_that_stops_early_leaves_no_process() -> None:
     items.close()  # type: ignore[attr-defined]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_an_interrupted_request_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer, an exit code, would be taken for the number of a process, and that process or group be ended."""
+    items = decoded("tell_process")
+    next(items)
+    server = decoding_process._servers[-1]
+
+    class Interrupt(BaseException):
+        pass
+
+    class Interrupted:
+        fileno, sendmsg, close = server._control.fileno, server._control.sendmsg, server._control.close
+
+        def recv(self, _: int) -> bytes:
+            raise Interrupt
+
+    monkeypatch.setattr(server, "_control", Interrupted())
+    with pytest.raises(Interrupt):
+        items.close()  # type: ignore[attr-defined]
+    assert next(decoded("tell_process")) > 1
+    assert decoding_process._servers[-1] is not server
+    server._process.wait(timeout=10)
+
+
+def test_more_decodings_than_open_files_are_allowed_at_once() -> None:
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next(decoded("echo", 1))
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 10, most))
+    try:
+        at_once = [decoded("echo", 2) for _ in range(20)]
+        assert [next(items) for items in at_once] == [[0]] * 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+
+
+def test_a_machine_without_further_processes_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "without_processes.py").write_text(
+        "import os\ndef fork():\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\nos.fork = fork\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    servers: list[decoding_process._Server] = []
+    monkeypatch.setattr(decoding_process, "_servers", servers)
+    with pytest.raises(SparkFailed, match="no process can be started") as error:
+        next(decode_apart("without_processes:any", lambda _: None))
+    assert "pids.max" in error.value.hint
+    servers[0].close()

@@ -35,6 +35,8 @@ _OFFSETS = 65_536
 _PART_BYTES = 64 * MIB
 _PART_HEADERS = 200_000
 """Bytes and headers returned at once; a single record may have more bytes."""
+_PIECE_BYTES = 8 * MIB
+"""Bytes of the file asked for at once: the parent holds them twice."""
 _RECORD_BYTES = 300
 """Memory of a record besides its bytes, when records are sorted."""
 ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
@@ -130,11 +132,22 @@ class _Place(io.RawIOBase):
         self._position = base + offset
         return self._position
 
-    def read(self, size: int = -1) -> bytes:
-        length = self._size_bytes - self._position if size < 0 else size
-        data = cast("bytes", self._ask((self._position, length))) if length > 0 else b""
-        self._position += len(data)
-        return data
+    def read(self, size: int = -1) -> bytearray:  # any buffer will do for pyarrow
+        """Read in pieces, into memory that is limited here: a page may claim to be as large as the file, and the parent
+        has no limit."""
+        left_bytes = max(0, self._size_bytes - self._position)
+        data = bytearray(left_bytes if size < 0 else min(size, left_bytes))
+        room = memoryview(data)
+        while room:
+            piece = cast("bytes", self._ask((self._position, min(len(room), _PIECE_BYTES))))
+            if not piece:  # the file is shorter than it was
+                break
+            room[: len(piece)] = piece
+            room = room[len(piece) :]
+            self._position += len(piece)
+        missing_bytes = len(room)
+        room.release()
+        return data[: len(data) - missing_bytes] if missing_bytes else data
 
 
 def _opened(place: _Place) -> parquet.ParquetFile:
@@ -181,7 +194,7 @@ def _rows(file: parquet.ParquetFile, number: int) -> Iterator[pa.Buffer | GroupP
 
 
 def _problem(number: int, error: Exception) -> GroupProblem:
-    return GroupProblem(f"row group {number} cannot be read: {error or 'it takes too much memory'}")
+    return GroupProblem(f"row group {number} cannot be read: {str(error) or 'it takes too much memory'}")
 
 
 def _batches(file: parquet.ParquetFile, number: int) -> Iterator[pa.RecordBatch]:

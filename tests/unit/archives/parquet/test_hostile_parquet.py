@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -11,6 +12,7 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives import decoding_process
 from offsite.archives.formats import open_reader
+from offsite.archives.parquet import archive, decoding
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive, UnfitArchive
 from offsite.stores.archive_files import ArchiveFolder
@@ -100,3 +102,25 @@ def test_what_does_not_fit_into_memory_at_once_is_read_in_smaller_parts(
     values = pa.array([bytes([number]) * 3 * MIB for number in range(100)])
     records = read(tmp_path, {"value": values}, 100, use_dictionary=False, data_page_size=MIB, write_batch_size=1)
     assert [(record.value or b"")[0] for record in records] == list(range(100))
+
+
+def test_a_page_takes_no_more_of_the_parents_memory_than_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page may claim any size up to the file's, and only the process that decodes it has a limit."""
+    monkeypatch.setattr(archive, "_WHOLE_BYTES", 0)
+    lengths = list[int]()
+    read_range = ArchiveFolder.get_range
+
+    def noting(self: ArchiveFolder, key: str, start: int, length: int) -> bytes | None:
+        lengths.append(length)
+        return read_range(self, key, start, length)
+
+    monkeypatch.setattr(ArchiveFolder, "get_range", noting)
+    value = random.Random(1).randbytes(40 * MIB)
+    assert [record.value for record in read(tmp_path, {"value": pa.array([value])}, 1)] == [value]
+    assert 0 < max(lengths) <= 8 * MIB
+
+
+def test_a_row_group_that_takes_too_much_memory_is_told_with_the_reason() -> None:
+    assert decoding._problem(3, MemoryError()).text == "row group 3 cannot be read: it takes too much memory"
