@@ -251,21 +251,26 @@ def serve(handle: int) -> None:
     """Fork for a module and a handle, and wait for the process of a number, until the parent ends: the whole program of
     a server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the parent's whole group
+    running = set[int]()
     with contextlib.suppress(ConnectionError), socket.socket(fileno=handle) as control:
         while True:
             text, handles, _, _ = socket.recv_fds(control, _MODULE_BYTES, 1, socket.MSG_WAITALL)
             if not text:
-                return
+                break
             if not handles:
                 control.sendall(b"%d" % os.waitstatus_to_exitcode(os.waitpid(int(text), 0)[1]))
+                running.discard(int(text))
                 continue
             import_module(text.decode().strip())
             gc.freeze()  # else the copies write to all objects
             pid = 0
             with contextlib.suppress(BlockingIOError, MemoryError):  # no more processes: the parent tells it
                 pid = os.fork() or _decode(control, socket.socket(fileno=handles[0]))
+                running.add(pid)
             os.close(handles[0])
             control.sendall(b"%d" % pid)
+    for pid in running:  # a decoding that hangs does not notice the end of a parent that was killed
+        os.kill(pid, signal.SIGKILL)
 
 
 def _decode(control: socket.socket, end: socket.socket) -> NoReturn:

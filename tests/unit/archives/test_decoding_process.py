@@ -135,3 +135,14 @@ def test_a_machine_without_further_processes_is_named(monkeypatch: pytest.Monkey
         next(decode_apart("without_processes:any", lambda _: None))
     assert "pids.max" in error.value.hint
     servers[0].close()
+
+
+def test_a_decoding_that_hangs_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_process, "_PATIENCE_S", 2)
+    server, module = decoding_process._Server(), "tests.unit.archives.made_decodings"
+    channel, _ = server.fork(module)
+    channel.send((module, "hang", (), {}, 50 * MIB, 5))
+    assert channel.receive() == ("item", "begun")
+    server.close()  # as the end of the parent does
+    with pytest.raises(EOFError):
+        channel.receive()
