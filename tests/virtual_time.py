@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 from random import Random
 
@@ -31,7 +32,8 @@ class VirtualClock:
 
     def sleep(self, duration_s: float) -> None:
         self.slept_s.append(duration_s)
-        self.now_s += duration_s
+        soonest_s = math.nextafter(self.now_s, math.inf) if duration_s > 0 else self.now_s
+        self.now_s = max(self.now_s + duration_s, soonest_s)  # a sleep takes time, however short: loops wait for it
 
     def pass_ms(self, duration_ms: float) -> None:
         """Time passes; a negative duration puts the clock back."""

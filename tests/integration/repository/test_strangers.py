@@ -338,7 +338,12 @@ COUNTING: LedgerForm[bytes, Counted] = LedgerForm(
 
 def test_the_names_of_a_set_are_those_of_its_layout() -> None:
     layout = SetLayout(name="s")
-    keys = (layout.entry_key(1), layout.audit_key(1, "0123abcd"), layout.kept_key, BackupLayout(backup="s").hint_key)
+    keys = (
+        f"{layout.ledger_prefix}{1:020d}.json",
+        layout.audit_key(1, "0123abcd"),
+        layout.kept_key,
+        BackupLayout(backup="s").hint_key,
+    )
     assert all(map(is_own_key, keys))
 
 
