@@ -35,8 +35,8 @@ quick test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pyca
 
 # Without brokers and Spark, without what is slow, with a tenth of the random examples of `make test`.
 quick: export QUICK_TESTS = yes
-quick: $(DEV) ## Run the unit and contract tests, within a minute
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak and not slow" tests/unit tests/contract $(TESTS)
+quick: $(DEV) ## Run the unit and contract tests, in two minutes
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not soak and not slow" tests/unit tests/contract $(TESTS)
 
 test: $(JAVA) $(DEV) $(CLASSES) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
