@@ -220,12 +220,13 @@ class ForeignDecoding:
 
 
 def _check_fields(writer_schema: object) -> None:
-    fields = writer_schema.get("fields", []) if isinstance(writer_schema, dict) else []
-    names = [str(field["name"]) for field in fields]
+    declared = writer_schema.get("fields") if isinstance(writer_schema, dict) else None
+    fields = [field for field in declared if isinstance(field, dict)] if isinstance(declared, list) else []
+    names = [str(field.get("name")) for field in fields]
     if missing := [name for name in _NEEDED if name not in names]:
         present = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
         raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {present}")
-    for logical in _logical_types(fields[names.index("timestamp")]["type"]):
+    for logical in _logical_types(fields[names.index("timestamp")].get("type")):
         if logical != _MILLISECONDS:  # Spark writes times in microseconds
             raise OtherSchema(f"its timestamp is of the logical type {logical[:_MAX_NAME]!r}, not {_MILLISECONDS!r}")
 

@@ -94,12 +94,26 @@ def _array_of(schema: object) -> Schema:
 
 
 def _without_defaults(schema: object) -> object:
-    """Return what decides about the bytes: defaults may have wrong types, and logical types change the values."""
+    """Return what decides about the bytes: defaults may have wrong types, and logical types change the values. Some
+    tools put a union, or a type in an object, into one more object; fastavro knows none."""
     if isinstance(schema, list):
         return [_without_defaults(branch) for branch in schema]
-    if isinstance(schema, dict):
-        return {word: _without_defaults(value) for word, value in schema.items() if word in _SCHEMA_WORDS}
-    return schema
+    if not isinstance(schema, dict):
+        return schema
+    if not isinstance(schema.get("type"), str):
+        return _without_defaults(schema.get("type"))
+    kept = {word: value for word, value in schema.items() if word in _SCHEMA_WORDS}
+    kept |= {word: _without_defaults(kept[word]) for word in ("items", "values") if word in kept}
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [_field(field) for field in kept["fields"]]
+    return kept
+
+
+def _field(field: object) -> object:
+    if not isinstance(field, dict):
+        return field
+    kept = {word: field[word] for word in ("name", "aliases") if word in field}
+    return {**kept, "type": _without_defaults(field.get("type"))}
 
 
 def _record(row: Row, of: TopicPartition) -> tuple[int, int, int, bytes | None, bytes | None, RecordHeaders]:

@@ -12,6 +12,7 @@ import pytest
 from offsite.archives import decoding_process
 from offsite.archives.avro.decoding import ForeignDecoding
 from offsite.archives.avro.encoding import PLAIN_SCHEMA
+from offsite.archives.avro.foreign import OtherSchema
 from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.trivadis.row import parse_writer_schema, read_rows
 from offsite.log.range import TopicPartition
@@ -56,6 +57,15 @@ def test_named_types_that_come_twice_are_read() -> None:
     assert ForeignDecoding(ORDERS, schema).decode(b"", 0) == []
     with pytest.raises(ValueError, match="exactly 0 records"):
         ForeignDecoding(ORDERS, schema).decode(b"x", 0)
+
+
+def test_a_type_in_an_object_of_its_own_is_that_type() -> None:
+    """Some tools write a union so, for example to say something about it."""
+    wrapped = [{**row, "type": {"type": {"type": row["type"]}, "about": "it"}} for row in PLAIN_SCHEMA["fields"]]
+    (first,) = ForeignDecoding(ORDERS, {**PLAIN_SCHEMA, "fields": wrapped}).decode(written(PLAIN_SCHEMA, ROW), 1)
+    assert (first.offset, first.key, first.value) == (7, b"k", b"v")
+    with pytest.raises(OtherSchema, match="no field 'topic'"):
+        ForeignDecoding(ORDERS, {"type": PLAIN_SCHEMA, "fields": 5})
 
 
 def test_so_are_those_of_trivadis() -> None:
