@@ -23,6 +23,7 @@ from offsite.metastore.stored_command import SUFFIX, BadEntry, Header, SidecarEn
 from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BadOption
 from offsite.model.units import KIB
 from offsite.stores.plain_files import wrap_errors
+from offsite.stores.posix_store import sync_folder
 
 _MODE = 0o600
 _BREAK = b"\n"
@@ -77,7 +78,7 @@ def remove_if_empty(path: Path) -> bool:
     with wrap_errors("remove", str(path)):
         sidecar_of(path).unlink(missing_ok=True)
         path.unlink()
-        _flush_folder(path.parent)
+        sync_folder(path.parent)
     return True
 
 
@@ -115,7 +116,7 @@ class BackupFile:
         with wrap_errors("make", str(path)):
             _make(path, b"")
             _make(sidecar_of(path), header.encode() + _BREAK)
-            _flush_folder(folder)
+            sync_folder(folder)
         return cls(path, first_chain(header.encode()))
 
     @classmethod
@@ -128,7 +129,7 @@ class BackupFile:
             if read.header is None:
                 sidecar_of(path).unlink(missing_ok=True)
                 _make(sidecar_of(path), header.encode() + _BREAK)
-                _flush_folder(path.parent)
+                sync_folder(path.parent)
             elif read.torn_sidecar_bytes:
                 _cut(sidecar_of(path), read.sidecar_bytes)
                 repairs.append(f"cut {read.torn_sidecar_bytes} bytes of a torn entry off its sidecar")
@@ -176,7 +177,7 @@ class BackupFile:
             _make(new, text)
             _make(_free_name(sidecar, ".was"), sidecar.read_bytes())
             new.replace(sidecar)
-            _flush_folder(self.path.parent)
+            sync_folder(self.path.parent)
         self._sidecar.close()
         self._sidecar = _Appended(sidecar)
         self._chain = entries[-1].chain if entries else first_chain(first)
@@ -297,7 +298,7 @@ def _cut(path: Path, size_bytes: int, *, keep: bool = False) -> None:
     try:
         if keep:
             _make(_free_name(path, f".cut-{size_bytes}"), path.read_bytes()[size_bytes:])
-            _flush_folder(path.parent)
+            sync_folder(path.parent)
         os.ftruncate(file, size_bytes)
         os.fsync(file)
     finally:
@@ -318,11 +319,3 @@ def _free_name(path: Path, suffix: str) -> Path:
     block a new one."""
     names = (path.with_name(f"{path.name}{suffix}{f'-{number}' if number else ''}") for number in count())
     return next(name for name in names if not os.path.lexists(name))
-
-
-def _flush_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -19,8 +19,8 @@ from offsite.metastore.backup_file import load
 from offsite.metastore.folder import parse_name
 from offsite.metastore.reading import UNKNOWN, ReadBackup
 from offsite.metastore.source import CommandSource
+from offsite.metastore.stored_command import json_or_none
 from offsite.model.errors import BackupFileDamaged, BadOption
-from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
 FILLED_MAX = 1_000
 """Offsets without a command to fill at most, one after the other, a few milliseconds each. More would take minutes."""
@@ -118,7 +118,7 @@ def why_incompatible(record: Record, *, version: int = VERSION) -> str:
     """
     if record.key is None or record.value is None:
         return "it has no key" if record.key is None else "it has no value"
-    key, command = _json(record.key), _json(record.value)
+    key, command = json_or_none(record.key), json_or_none(record.value)
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         return "its key is not TYPE/ENTITY/ACTION"
     if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
@@ -134,13 +134,6 @@ def why_incompatible(record: Record, *, version: int = VERSION) -> str:
         if is_number
         else "its version is not a version number"
     )
-
-
-def _json(data: bytes) -> object:
-    try:
-        return parse_json(data)
-    except BadJson:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, check_json_size, decode_object, parse_json
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.text import is_utf8
 
 SEPARATOR = b":"
 _BREAKS = re.compile(rb"[\r\n]")
@@ -62,7 +63,7 @@ def is_whole_line(text: bytes) -> bool:
     """Whether a line of ksqlDB is surely complete: its value is a JSON object, and no prefix of a JSON object is
     one."""
     pair = parse_line(text)
-    return pair is not None and isinstance(_json(pair[1]), dict)
+    return pair is not None and isinstance(json_or_none(pair[1]), dict)
 
 
 def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:
@@ -72,31 +73,23 @@ def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _shown_key(key: bytes) -> bytes | None:
-    if not _is_text(key):
+    if not is_utf8(key):
         return None
     if SEPARATOR not in key and not _BREAKS.search(key):
         return key
     shown = _BREAKS.sub(b" ", key).replace(SEPARATOR, b"\\u003a")
-    return shown if isinstance(_json(key), str) else None
+    return shown if isinstance(json_or_none(key), str) else None
 
 
 def _shown_value(value: bytes) -> bytes | None:
-    if not _is_text(value):
+    if not is_utf8(value):
         return None
     if not _BREAKS.search(value):
         return value
-    return None if _json(value) is None else _BREAKS.sub(b" ", value)
+    return None if json_or_none(value) is None else _BREAKS.sub(b" ", value)
 
 
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _json(data: bytes) -> object:
+def json_or_none(data: bytes) -> object:
     """None for text that is no JSON, including JSON with a line break inside a string."""
     try:
         return parse_json(data)

@@ -214,12 +214,6 @@ class CheckpointRecords:
                 events.setdefault(parsed[0], set()).add(CheckpointEvent(parsed[1]))
         return {checkpoint: frozenset(id_events) for checkpoint, id_events in events.items()}
 
-    def events_of(self, checkpoint: int) -> frozenset[CheckpointEvent]:
-        """The events of an id."""
-        return frozenset(
-            event for event in CheckpointEvent if self.store.head(self.layout.checkpoint_key(checkpoint, event))
-        )
-
     def taken(self, checkpoint: int) -> TakenCheckpoint | None:
         """Read a taken checkpoint. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.layout.checkpoint_key(checkpoint, CheckpointEvent.TAKEN)

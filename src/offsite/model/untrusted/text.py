@@ -38,6 +38,14 @@ def decode_text(data: bytes) -> str:
         raise NotUtf8(f"line {line}: byte {column} (0x{byte:02x}) is not UTF-8: save the file as UTF-8") from error
 
 
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def printable(text: str) -> str:
     """Return `text` in one line, with Python escapes for everything but visible characters and spaces."""
     if text.isprintable():

@@ -28,7 +28,7 @@ from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.plain import plain
 from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
 from offsite.serve.answers import STATUS_MEANINGS, ProblemAnswer
-from offsite.serve.site import SOURCE, Site
+from offsite.serve.site import Site
 from offsite.serve.tokens import Caller
 
 _TEXT_MAX = 4_000
@@ -51,12 +51,6 @@ TheCaller = Annotated[Caller, Depends(_caller)]
 BackupName = Annotated[str, Path(description="Name of the backup.", max_length=255)]
 CommitNumber = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="As of this commit; default: the newest.")]
 CheckpointId = Annotated[int, Path(ge=1, le=MAX_OFFSET, description="Id of the checkpoint.")]
-TargetName = Annotated[
-    str,
-    Query(
-        max_length=60, description=f"Name of a cluster of the coordinator (--target); `{SOURCE}` is the source cluster."
-    ),
-]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import NotRepresentable
+from offsite.model.untrusted.text import is_utf8
 
 NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
 
@@ -215,7 +216,7 @@ def _past_headers(cursor: _Cursor) -> tuple[int, bool]:
     are_valid = True
     for _ in range(count):
         cursor.effort.spend(_HEADER_COST)
-        are_valid &= _is_utf8(cursor.take(cursor.length("header name", lowest=0)))
+        are_valid &= is_utf8(cursor.take(cursor.length("header name", lowest=0)))
         cursor.skip(cursor.length("header value"))
     return cursor.at, are_valid
 
@@ -250,11 +251,3 @@ class _Cursor:
             raise Torn(f"it would extend beyond byte {self._end}")
         if self.at + size_bytes - self._start > MAX_RECORD_BYTES:
             raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes")
-
-
-def _is_utf8(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
