@@ -83,7 +83,7 @@ class Interruption:
         self._raise(number, frame)
 
     def _raise(self, _: int, frame: FrameType | None) -> None:
-        if _is_amid_import(frame):
+        if self._is_lost_in(frame):
             self._raise_later()
         else:
             interrupt()
@@ -94,20 +94,20 @@ class Interruption:
         else:
             self._tell_lost(lost)
 
+    def _is_lost_in(self, frame: FrameType | None) -> bool:
+        """Whether Python would lose an exception: amid an import, and in the hook that is told of lost exceptions."""
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code is self._catch_lost.__code__:
+                return True
+            frame = frame.f_back
+        return False
+
     def _raise_later(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, RAISED_AGAIN_S)
 
     def _handle(self, handler: _Handler) -> None:
         for signum in self._handled:
             signal.signal(signum, handler)
-
-
-def _is_amid_import(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def open_streams() -> None:

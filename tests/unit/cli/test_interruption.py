@@ -54,6 +54,17 @@ SWALLOWED = """
     del watched
     wait_for_ever()
 """
+SWALLOWED_SLOWLY = (
+    """
+    raise_later = interruption._raise_later
+    def raise_later_and_sleep():
+        interruption._raise_later = raise_later
+        raise_later()
+        time.sleep(0.1)
+    interruption._raise_later = raise_later_and_sleep
+"""
+    + SWALLOWED
+)
 AGAIN_IN_THE_CLEAN_UP = """
     try:
         os.kill(os.getpid(), NUMBER)
@@ -72,7 +83,9 @@ whole = True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("body", [AT_WORK, IN_AN_IMPORT, IN_A_FINALISER, SWALLOWED, AGAIN_IN_THE_CLEAN_UP])
+@pytest.mark.parametrize(
+    "body", [AT_WORK, IN_AN_IMPORT, IN_A_FINALISER, SWALLOWED, SWALLOWED_SLOWLY, AGAIN_IN_THE_CLEAN_UP]
+)
 def test_a_signal_ends_the_command_wherever_it_is(tmp_path: Path, body: str, number: signal.Signals) -> None:
     (tmp_path / "signalled.py").write_text(MODULE)
     done = run(BEGIN + body + END, number, tmp_path)
