@@ -9,7 +9,7 @@ RUNTIME := $(STAMPS)/runtime
 DEV     := $(STAMPS)/dev
 CLASSES := $(VENV)/spark-classes.jsa
 
-# More test processes than cores: the tests wait for brokers and JVMs a good part of their time.
+# More test processes than cores: three wait for brokers and JVMs a good part of their time, and one computes meanwhile.
 TEST_WORKERS ?= 4
 # More arguments for pytest, such as: make test TESTS='tests/unit -k crc'
 TESTS ?=

@@ -57,6 +57,9 @@ class SecureBroker:
 SHARED_IN = {"three_brokers": families.THREE_BROKERS, "secure_broker": families.USERS}
 """Fixtures that only files of a family may use: what is behind them ends with the family."""
 
+_paired: set[str] = set()
+"""Files that take the second broker."""
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> SandboxInfo:
@@ -98,12 +101,18 @@ def ended_with_the_session() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile` keeps families together as well."""
+    """`--dist loadfile` keeps families together as well, and gives one process the files without brokers first."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFamily(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return families.unit_of(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            with_brokers = self.nodes.index(node) < max(1, len(self.nodes) - families.COMPUTING)
+            unit = families.next_unit(self.workqueue, with_brokers=with_brokers)
+            self.workqueue.move_to_end(unit, last=False)
+            super()._assign_work_unit(node)
 
     return ByFamily(config, log) if config.getoption("dist") == "loadfile" else None
 
@@ -125,7 +134,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     fixtures = {item.nodeid: getattr(item, "fixturenames", ()) for item in items}
     if stray := next(families.strays(SHARED_IN, fixtures), None):
         raise pytest.UsageError(stray)
-    items.sort(key=lambda item: families.rank(item.nodeid))
+    _paired.update(families.with_second_broker(fixtures))
+    items.sort(key=lambda item: families.rank(item.nodeid, paired=_paired))
 
 
 def pytest_collection_finish() -> None:
@@ -142,6 +152,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is None or not families.uses_brokers(nextitem.nodeid):
         end_shared()
         end_shared_spark()
+    if nextitem is not None and families.file_of(nextitem.nodeid) not in _paired:
+        end_shared([families.SECOND_BROKER])
     family = nextitem and families.family_of(nextitem.nodeid)
     end_shared(name for name, owner in SHARED_IN.items() if owner != family)
 

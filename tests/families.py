@@ -4,12 +4,16 @@ A cluster of three is four JVMs, and an idle broker takes 2 to 3 % of a core: a 
 processes has a quarter less for its tests. So the files that share a broker of a rare kind, and those that each end the
 shared Spark to start one of their own, are a family: they run first, in one process, and what they shared ends with
 them. All other files with brokers come next, and what takes no broker is last: small files, that fill up all processes
-to the end. Of these the unit tests come after the worlds, whose files take up to half a minute each.
+to the end. Of these the unit tests come after the worlds, whose files take up to half a minute each. Of the files with
+brokers those come first that take a second one, which ends as soon as the next file of its process takes none.
+
+Tests with brokers wait a third of their time. So one process begins with the files without brokers: it computes while
+the others wait, and needs no broker and no Spark of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 THREE_BROKERS, USERS, OTHER_SPARKS = "a cluster of three", "a broker with users", "Sparks of other kinds"
 
@@ -46,7 +50,10 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 }
 """Files, and folders or beginnings of names of files, by what they share."""
 
+COMPUTING = 1
+"""Processes that begin with files without brokers."""
 WITH_BROKERS = "tests/integration/"
+SECOND_BROKER = "second_broker"
 SMALL_FILES = ("tests/unit/", "tests/contract/")
 
 
@@ -68,12 +75,23 @@ def uses_brokers(nodeid: str) -> bool:
     return nodeid.startswith(WITH_BROKERS)
 
 
-def rank(nodeid: str) -> int:
-    """Lower runs earlier; files of the same rank stay in their order."""
-    family = family_of(nodeid)
+def next_unit(units: Iterable[str], *, with_brokers: bool) -> str:
+    """The first of `units` with brokers, or without; the first of all where none of the wanted kind is left."""
+    in_order = list(units)
+    return next((unit for unit in in_order if (unit in FAMILIES or uses_brokers(unit)) == with_brokers), in_order[0])
+
+
+def with_second_broker(fixtures: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Files of tests (node id → names of its fixtures) that take it."""
+    return frozenset(file_of(nodeid) for nodeid, names in fixtures.items() if SECOND_BROKER in names)
+
+
+def rank(nodeid: str, *, paired: Collection[str]) -> tuple[int, bool]:
+    """Lower runs earlier; files of the same rank stay in their order. `paired`: files that take a second broker."""
+    takes_one, family = file_of(nodeid) not in paired, family_of(nodeid)
     if family:
-        return list(FAMILIES).index(family)
-    return len(FAMILIES) + (not uses_brokers(nodeid)) + nodeid.startswith(SMALL_FILES)
+        return list(FAMILIES).index(family), takes_one
+    return len(FAMILIES) + (not uses_brokers(nodeid)) + nodeid.startswith(SMALL_FILES), takes_one
 
 
 def strays(wanted: Mapping[str, str], fixtures: Mapping[str, Sequence[str]]) -> Iterator[str]:

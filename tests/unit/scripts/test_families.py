@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.families import FAMILIES, THREE_BROKERS, USERS, rank, strays, unit_of
+from tests.families import FAMILIES, THREE_BROKERS, USERS, next_unit, rank, strays, unit_of, with_second_broker
 
 ROOT = Path(__file__).parents[3]
 FAULTS, CLUSTER = (
@@ -26,8 +26,18 @@ def test_a_family_is_one_unit_and_any_other_file_one_of_its_own() -> None:
 
 
 def test_families_come_first_and_what_takes_no_broker_last_and_of_that_the_small_files() -> None:
-    world = "tests/worlds/operator/test_convergence.py::test_e"
-    assert sorted([PURE, world, READER, CLUSTER, FAULTS], key=rank) == [CLUSTER, FAULTS, READER, world, PURE]
+    world, copy = "tests/worlds/operator/test_convergence.py::test_e", "tests/integration/e2e/test_records.py::test_f"
+    paired = with_second_broker({READER: ["broker"], copy: ["broker", "second_broker"]})
+    in_order = sorted([PURE, world, READER, copy, CLUSTER, FAULTS], key=lambda nodeid: rank(nodeid, paired=paired))
+    assert in_order == [CLUSTER, FAULTS, copy, READER, world, PURE]
+
+
+def test_a_process_is_given_files_of_its_kind_while_there_are_some() -> None:
+    units = [THREE_BROKERS, unit_of(READER), unit_of(PURE)]
+    assert next_unit(units, with_brokers=True) == THREE_BROKERS
+    assert next_unit(units, with_brokers=False) == unit_of(PURE)
+    assert next_unit(units[2:], with_brokers=True) == unit_of(PURE)
+    assert next_unit(units[:2], with_brokers=False) == THREE_BROKERS
 
 
 def test_who_uses_what_a_family_shares_belongs_to_it() -> None:
