@@ -3,6 +3,9 @@
 Of what such a JVM does before its first task the most is finding, parsing and verifying some ten thousand classes in
 300 jars, and a run starts half a hundred of them. Java's AppCDS (JEP 350) does that once for an environment: `make`
 lets this file record it. A JVM whose class path is another one, or that finds no archive, starts as it always did.
+
+offsite keeps such an archive of its own JVMs, which the first of them records until it ends. In a run of the tests that
+is a Spark that lives for minutes, while all others start without: so they get theirs here as well.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import sys
 from pathlib import Path
 
 from offsite.engine.local.jvm import spark_home
+from offsite.engine.spark_runner import SparkRunner
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 USED = f"-XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.exists() else ""
@@ -32,12 +36,20 @@ _OF_PROCESSES = (
 
 def record() -> None:
     """Write the archive, whole or not at all, as the JVM ends that has done a bit of everything."""
+    _begin_to_record_offsites_own()
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     recording = ARCHIVE.with_suffix(".recording")
     recording.unlink(missing_ok=True)
     _work(f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={recording} -Xlog:disable")
     shutil.rmtree(spark_home() / "work")  # of the worker: there is no setting for its folder
     recording.rename(ARCHIVE)
+
+
+def _begin_to_record_offsites_own() -> None:
+    """Its JVM writes the archive in the background, after its end."""
+    runner = SparkRunner()
+    runner.run([1, 2], abs)
+    runner.close()
 
 
 def _work(java_options: str) -> None:
