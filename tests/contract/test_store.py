@@ -224,6 +224,7 @@ def test_no_secret_is_shown(store: Store) -> None:
     assert "test-secret" not in repr(store) + store.url
 
 
+@pytest.mark.slow
 def test_unfinished_writes_can_be_swept_when_they_are_old(store: Store) -> None:
     writer = store.open_write("k")
     writer.write(b"content")

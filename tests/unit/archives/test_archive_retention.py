@@ -236,6 +236,7 @@ def test_the_oldest_go_until_the_rest_is_small_enough(archive: Archive) -> None:
     assert [each.why for each in both.going] == ["older than 1 d 0 h", "beyond --max-bytes"]
 
 
+@pytest.mark.slow
 def test_broken_off_anywhere_the_archive_is_whole_and_the_next_run_ends_it(archive: Archive) -> None:
     plan = archive.plan(keep_age_ms=age_of(10))
     whole = Archive(archive.format, archive.files.copy())

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import offsite
 
 SOURCE = Path(offsite.__file__).parent
@@ -31,6 +33,7 @@ assert decode_partitions(encode_partitions(state, ()), key="k", parts=(), recove
 """
 
 
+@pytest.mark.slow
 def test_a_field_is_named_in_three_files(tmp_path: Path) -> None:
     copy = tmp_path / "offsite"
     _link(SOURCE, copy, but="repository")

@@ -104,6 +104,7 @@ def test_what_does_not_fit_into_memory_at_once_is_read_in_smaller_parts(
     assert [(record.value or b"")[0] for record in records] == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_page_takes_no_more_of_the_parents_memory_than_a_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

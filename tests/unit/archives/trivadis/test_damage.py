@@ -10,6 +10,7 @@ from offsite.archives import file_parts
 from offsite.archives.archive import Damage
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive
+from tests.examples import sampled
 from tests.unit.archives.trivadis.made_archives import (
     TOPIC,
     container,
@@ -45,7 +46,7 @@ def test_a_file_cut_at_any_byte_gives_the_blocks_before_the_cut(tmp_path: Path) 
     data = in_blocks()
     path = put(tmp_path, 0, data)
     ends = [index + 16 for index in range(len(data)) if data.startswith(b"sync marker 16 b", index)]
-    for cut in (*range(0, ends[0], 9), *range(ends[0], len(data), 2), *ends[1:]):
+    for cut in (*sampled([*range(0, ends[0], 9), *range(ends[0], len(data), 2)]), *ends[1:]):
         path.write_bytes(data[:cut])
         kept, told = read_what_is_whole(tmp_path)
         assert kept == RECORDS[: len(kept)]
@@ -61,7 +62,7 @@ def test_a_flipped_byte_costs_no_more_than_two_blocks(tmp_path: Path, codec: str
     data = in_blocks(codec=codec)
     first = data.index(b"sync marker 16 b") + 16
     path = put(tmp_path, 0, data)
-    for position in range(first, len(data), 3):
+    for position in sampled(range(first, len(data), 3)):
         flipped = bytearray(data)
         flipped[position] ^= 0x55
         path.write_bytes(flipped)
