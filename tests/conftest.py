@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from offsite.sandbox import Sandbox, SandboxInfo, SandboxSettings, Security, Tls
 from tests import families, soak_parts
 from tests.certificates import Certificates, make_certificates
 from tests.examples import examples
-from tests.shared_brokers import Running, end_shared, running, shared, started
+from tests.shared_brokers import QUIET, Running, end_shared, running, shared, started
 from tests.shared_spark import end_shared_spark
 
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="offsite-tests-state-")
@@ -77,7 +77,7 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> SecureBroker:
         folder = tmp_path_factory.mktemp("secure-broker")
         certificates = make_certificates(folder)
         tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
-        settings = SandboxSettings(security=Security(users=USERS, tls=tls))
+        settings = replace(QUIET, security=Security(users=USERS, tls=tls))
         return started(folder / "broker", settings, more=certificates)
 
     found = shared("secure_broker", start)

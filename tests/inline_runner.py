@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from offsite.engine.runner import Done, Failed, FoundT, OnOutcome, OnProgress, Runner, SentT, Shuffle, ShuffledTask
 from offsite.model.errors import OffsiteError
+from offsite.model.secret import SecretHandling, handle_secrets
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
+ValueT = TypeVar("ValueT")
 
 
 class InlineRunner(Runner):
@@ -81,6 +84,43 @@ class InlineRunner(Runner):
         pass
 
 
+class CrossingRunner(InlineRunner):
+    """Functions, tasks and outcomes cross as bytes, as they do between a driver and Spark's workers."""
+
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        values = []
+        for outcome in self.run_all(tasks, function):
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            values.append(outcome.value)
+        return values
+
+    def run_all(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        work, crossed = _crossed(function), _crossed(list(tasks))
+        return [_crossed(_outcome(work, task)) for task in crossed]
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        keep_going: bool = True,
+    ) -> None:
+        work = _crossed(function)
+        for index, task in enumerate(tasks):
+            on_outcome(index, _crossed(_outcome(work, _crossed(task))))
+
+
 class StoppedRunner(InlineRunner):
     """Whoever runs it is interrupted when half of the work is done."""
 
@@ -95,6 +135,13 @@ class StoppedRunner(InlineRunner):
     ) -> None:
         super().run_each(tasks[: (len(tasks) + 1) // 2], function, on_outcome, on_progress=on_progress)
         raise KeyboardInterrupt
+
+
+def _crossed(value: ValueT) -> ValueT:
+    with handle_secrets(SecretHandling.SENT):
+        data = pickle.dumps(value)
+    copy: ValueT = pickle.loads(data)
+    return copy
 
 
 def _outcome(function: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT] | Failed:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.engine.runner import OnProgress
+from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.cluster import Cluster
 from offsite.model.errors import TargetNotEmpty
@@ -21,10 +21,17 @@ from offsite.restore.plan_report import report_plan
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until
 from tests.passing_runner import PassingRunner, ResultT, TaskT
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: which restore goes on is the driver's decision."""
+    return CrossingRunner()
 
 
 class KilledError(BaseException):

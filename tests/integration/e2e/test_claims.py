@@ -25,9 +25,16 @@ from offsite.sandbox import Sandbox
 from offsite.stores.open_store import open_store
 from tests.backups import accounted
 from tests.conftest import StartSandbox
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: a comparison is the same whoever runs its tasks (`test_verify_against` has a Spark)."""
+    return CrossingRunner()
 
 
 def messages(start: int, end: int, *, partition: int = 0, key: bytes = b"k") -> list[DemoMessage]:

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.model.errors import CommitsGone, Damaged, DamagedCommit
 from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_renames
@@ -22,9 +23,16 @@ from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
 from offsite.sandbox.jars import DUMP_LOG_SEGMENTS, run_tool
 from offsite.upkeep.verification.run import verify_deep, verify_quick
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: what damage is named does not depend on who runs the tasks. The command `verify --deep` below has one."""
+    return CrossingRunner()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

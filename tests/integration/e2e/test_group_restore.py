@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from offsite.demo.data import DemoMessage
+from offsite.engine.runner import Runner
 from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupTable
@@ -16,6 +17,7 @@ from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.group_site import (
     Groups,
     commit,
@@ -27,6 +29,12 @@ from tests.integration.e2e.group_site import (
     run_request,
 )
 from tests.integration.kafka.cluster import wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: groups are the driver's work."""
+    return CrossingRunner()
 
 
 def test_a_restore_puts_its_groups_in_place_when_it_is_asked(groups: Groups) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.engine.runner import Runner
 from offsite.groups.report import show_groups
 from offsite.kafka.groups import FetchedGroups, GroupFailure
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_groups
 from offsite.upkeep.verification.run import verify_deep, verify_quick
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.group_site import (
     Groups,
     commit,
@@ -26,6 +28,12 @@ from tests.integration.e2e.group_site import (
     prepared_topics,
 )
 from tests.integration.kafka.cluster import wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: groups are the driver's work."""
+    return CrossingRunner()
 
 
 def test_a_commit_between_the_snapshot_and_the_ends_is_not_taken(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.engine.runner import Runner
 from offsite.groups.report import report_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.undo import find_change, undo_groups
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchRestore, OtherCluster
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.group_site import (
     Groups,
     client,
@@ -24,6 +26,12 @@ from tests.integration.e2e.group_site import (
 from tests.integration.e2e.site import new_name
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: groups are the driver's work."""
+    return CrossingRunner()
 
 
 def test_a_consumer_of_each_group_goes_on_at_the_same_record(groups: Groups) -> None:

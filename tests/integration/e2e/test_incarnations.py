@@ -14,6 +14,7 @@ from offsite.archives.export.plan import ExportRequest, plan_export
 from offsite.archives.export.run import open_target
 from offsite.archives.formats import WriteOptions
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
@@ -26,11 +27,18 @@ from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
 from tests.begun_restores import put_own_record
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 
 OLD, NEW, ON_OLD, ON_NEW = 30, 12, 20, 5
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: which incarnation is restored is the driver's decision."""
+    return CrossingRunner()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from offsite.sandbox import SandboxInfo
 from offsite.stores.open_store import open_store
 from offsite.upkeep.verification.run import verify_deep
 from tests.conftest import USERS, SecureBroker
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster, wait_until
@@ -56,6 +57,12 @@ REGISTRY = (
     (b'{"keytype":"SCHEMA","subject":"b","version":1,"magic":1}', None),
 )
 QUOTA = ClientQuota(entity=QuotaEntity(parts=(("user", "carol"),)), limits=(("producer_byte_rate", 1e6),))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: settings of clusters are the driver's work."""
+    return CrossingRunner()
 
 
 @pytest.fixture

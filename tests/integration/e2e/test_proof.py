@@ -23,6 +23,7 @@ from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
 from offsite.restore.write.plan import RestorePlan, plan_restore
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 
@@ -30,6 +31,12 @@ COUNT = 3000
 CHANGED = 1234
 
 HEADERS = (("trace", b"1"), ("trace", b"2"), ("empty", None))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: a proof is the same whoever runs its tasks (`test_verify_against` has a Spark)."""
+    return CrossingRunner()
 
 
 def message(number: int, **changes: object) -> DemoMessage:

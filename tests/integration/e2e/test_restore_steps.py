@@ -31,6 +31,7 @@ from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.e2e.test_proof import messages
 from tests.integration.e2e.transactions import with_transaction
@@ -40,6 +41,12 @@ T = TypeVar("T")
 
 GROUP, COMMITTED = "steps", 40
 STEPS_MIN, STEPS_MAX = 6, 40
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: it is the driver that dies (`test_crash` kills a Spark)."""
+    return CrossingRunner()
 
 
 class Steps:
