@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from confluent_kafka import Producer
 
@@ -25,7 +26,9 @@ from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.result import RestoreResult
 from offsite.restore.run import run_restore
+from offsite.stores.open_store import open_store
 from offsite.upkeep.verification.run import verify_deep
+from tests.inline_runner import InlineRunner
 from tests.integration.kafka.cluster import Cluster
 
 SLOTS = 2
@@ -101,6 +104,14 @@ class Site:
     def assert_same(self, source: TopicRecords, restored: TopicRecords) -> None:
         comparison = compare_readings("topic", source, restored)
         assert comparison.identical, comparison.difference[:2000]
+
+
+def back_up_here(bootstrap: str, repository: Path, backup: str, *topics: str) -> BackupResult:
+    """The first run of a backup, without a Spark: for who needs a backup and looks at something else."""
+    opened, cluster = Repository.open(open_store(str(repository))), Cluster(bootstrap)
+    request = BackupRequest(backup=backup, selection=parse_selection(list(topics)))
+    plan = plan_backup(opened, cluster.admin, request, slots=SLOTS)
+    return run_backup(plan, repository=opened, kafka=cluster.config, runner=InlineRunner())
 
 
 def produce_to(bootstrap: str, topic: str, messages: Iterable[DemoMessage], **client: object) -> None:

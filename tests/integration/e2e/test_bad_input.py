@@ -35,7 +35,7 @@ from offsite.sandbox import SandboxInfo
 from offsite.sandbox.settings import free_ports
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import Finished, files_under, offsite, succeed
-from tests.integration.e2e.site import produce_to
+from tests.integration.e2e.site import back_up_here, produce_to
 from tests.integration.kafka.cluster import Cluster
 
 UNREACHABLE_MAX_S = 40.0
@@ -62,7 +62,7 @@ def given(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> Give
         produce_to(cluster.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     found = Given(repository=repository, cluster=cluster, topics=topics)
     succeed("init", repository)
-    succeed("backup", "run", *found.ends, "--topics", topics[0])
+    back_up_here(cluster.bootstrap, repository, "b", topics[0])
     return found
 
 
@@ -135,7 +135,7 @@ def test_two_topics_under_one_name_are_refused(given: Given, tmp_path: Path) -> 
     repository = tmp_path / "repository"
     succeed("init", repository)
     ends = ["--repo", repository, "--bootstrap", given.cluster.bootstrap, "--backup", "two"]
-    succeed("backup", "run", *ends, "--topics", ",".join(given.topics))
+    back_up_here(given.cluster.bootstrap, repository, "two", *given.topics)
     renames = ",".join(f"{topic}=collision" for topic in given.topics)
     assert_refused(offsite("restore", "plan", *ends, "--rename", renames), BadOption)
     assert "collision" not in given.cluster.admin.topics()

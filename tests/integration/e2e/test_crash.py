@@ -18,7 +18,7 @@ from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.model.errors import CommitLost
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import offsite, start, succeed
-from tests.integration.e2e.site import new_name, produce_to, values
+from tests.integration.e2e.site import back_up_here, new_name, produce_to, values
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
 
@@ -72,7 +72,7 @@ def test_a_restore_killed_again_and_again_goes_on_and_doubles_nothing(
         produce_to(broker.bootstrap, topic, numbered(part * 3000, part * 3000 + 3000, size_bytes=1000))
     succeed("init", repository)
     ends = ["--repo", repository, "--bootstrap", broker.bootstrap, "--backup", "b"]
-    succeed("backup", "run", *ends, "--topics", topic, environment=mark)
+    back_up_here(broker.bootstrap, repository, "b", topic)
     target = new_name(topic)
     command = ["restore", "run", *ends, "--rename", f"{topic}={target}", "--offsets", offsets, "--yes"]
     finished = any(

@@ -15,7 +15,7 @@ from offsite.model.topic_choices import Renames
 from offsite.restore.drill import PREFIX, scratch_names
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import files_under, offsite, start, succeed
-from tests.integration.e2e.site import produce_to
+from tests.integration.e2e.site import back_up_here, produce_to
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
 
@@ -34,7 +34,7 @@ class Drilled:
         produce_to(cluster.bootstrap, self.topics[1], [_message(n) for n in range(10)])
         self.names = ["--repo", repository, "--backup", "b"]
         succeed("init", repository)
-        succeed("backup", "run", *self.names, "--bootstrap", cluster.bootstrap, "--topics", ",".join(self.topics))
+        back_up_here(cluster.bootstrap, repository, "b", *self.topics)
 
     def leftovers(self) -> list[str]:
         return [name for name in self.cluster.admin.topics() if name.startswith(PREFIX)]

@@ -8,7 +8,9 @@ import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.group_site import client
 from tests.integration.e2e.site import BACKUP, Site, new_name
@@ -16,6 +18,12 @@ from tests.integration.kafka.cluster import wait_until
 
 GROUP = "billing: [eu]"
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: groups are the driver's work."""
+    return CrossingRunner()
 
 
 class Shop:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.engine.runner import Runner
 from offsite.groups.report import show_groups
 from offsite.model.options import OffsetsMode
 from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.restore.request import RestoreRequest
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.group_site import (
     Groups,
     commit,
@@ -22,6 +24,12 @@ from tests.integration.e2e.group_site import (
     run_request,
 )
 from tests.integration.kafka.cluster import wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: groups are the driver's work."""
+    return CrossingRunner()
 
 
 def followed_until_deleted(groups: Groups, topic: str) -> None:

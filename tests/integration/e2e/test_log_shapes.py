@@ -12,17 +12,25 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
 from offsite.model.options import MissingTopics
 from offsite.model.selection import parse_selection
 from offsite.overview.contents import show_backup
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
 
 BATCH = 100
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: the shape of a log is the same whoever runs the tasks (`test_records` has a Spark)."""
+    return CrossingRunner()
 
 
 def numbered(start: int, end: int, *, partition: int = 0) -> Iterable[DemoMessage]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage, TopicRecords
+from offsite.engine.runner import Runner
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
@@ -20,11 +21,18 @@ from offsite.restore.plan_report import RestorePlanReport, report_plan
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
 from tests.begun_restores import put_own_record
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import wait_until
 
 SEED = 20261121
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: which records a point takes does not depend on who runs the tasks (`test_records` has a Spark)."""
+    return CrossingRunner()
 
 
 def restored(site: Site, topic: str, **request: object) -> TopicRecords:

@@ -10,7 +10,7 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import offsite, started, succeed
-from tests.integration.e2e.site import produce_to
+from tests.integration.e2e.site import back_up_here, produce_to
 from tests.integration.kafka.cluster import Cluster
 
 HELP_LIMIT_S = 3.0  # on a machine that runs other tests as well; alone it is 0.3 s
@@ -22,7 +22,7 @@ def ends(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> dict[
     produce_to(broker.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     environment = {"OFFSITE_REPO": str(repository), "OFFSITE_BOOTSTRAP": broker.bootstrap}
     succeed("init", environment=environment)
-    succeed("backup", "run", "--backup", "b", "--topics", topic, environment=environment)
+    back_up_here(broker.bootstrap, repository, "b", topic)
     return environment | {"TOPIC": topic}
 
 

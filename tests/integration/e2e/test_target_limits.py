@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from offsite.demo.data import BASE_MS, DAY_MS, DemoMessage
+from offsite.engine.runner import Runner
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
@@ -22,11 +23,18 @@ from offsite.restore.target_topics import create_topics
 from offsite.sandbox import SandboxSettings
 from tests.begun_restores import put_own_record
 from tests.conftest import StartSandbox
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Cluster
 
 LARGE_BYTES = int(6.9 * MIB)
 LARGE_LIMIT = str(8 * MIB)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: what a target refuses is decided before the tasks, and by brokers."""
+    return CrossingRunner()
 
 
 def large() -> DemoMessage:

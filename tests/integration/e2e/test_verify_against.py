@@ -10,7 +10,7 @@ from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.model.units import format_time
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import Finished, offsite, succeed
-from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.e2e.site import back_up_here, new_name, produce_to
 from tests.integration.kafka.cluster import Cluster
 
 COUNT = 500
@@ -26,7 +26,7 @@ class Copied:
         produce_to(cluster.bootstrap, self.topic, messages(0, COUNT))
         self.names = ["--repo", repository, "--backup", "b"]
         succeed("init", repository)
-        succeed("backup", "run", *self.names, "--bootstrap", cluster.bootstrap, "--topics", self.topic)
+        back_up_here(cluster.bootstrap, repository, "b", self.topic)
         self.restored = succeed("restore", "run", *self.restore_options(), "--yes")
 
     def restore_options(self) -> list[object]:
