@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
 from offsite.demo.data import BASE_MS, DemoMessage, read_topic
+from offsite.engine.runner import Runner
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import FILLER_MAX_RECORDS, filler_batch
 from offsite.repository.restores.layout import RestoreLayout
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until
 
 MANY = 5_000_000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: offsets are the same whoever runs the tasks (`test_crash` has a Spark)."""
+    return CrossingRunner()
 
 
 def test_a_log_that_starts_at_five_million_starts_there_again(copy: Copy) -> None:

@@ -9,12 +9,20 @@ import pytest
 from confluent_kafka import Producer
 
 from offsite.demo.data import DemoMessage, produce, read_topic
+from offsite.engine.runner import Runner
 from offsite.log.offset_vector import parse_before
 from offsite.model.topic_choices import parse_renames
+from tests.inline_runner import CrossingRunner
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
+
+
+@pytest.fixture(scope="module")
+def spark() -> Runner:
+    """None: transactions are the same whoever runs the tasks (`test_applications_go_on` has a Spark)."""
+    return CrossingRunner()
 
 
 @pytest.mark.soak
