@@ -54,6 +54,17 @@ COMPUTING = 1
 """Processes that begin with files without brokers."""
 WITH_BROKERS = "tests/integration/"
 SECOND_BROKER = "second_broker"
+LONG_FILES = (
+    "tests/integration/e2e/test_secrets_on_the_wire.py",
+    "tests/integration/docs/test_docs_run.py",
+    "tests/integration/operator/test_declared_backup.py",
+    "tests/integration/browser/test_slow_store.py",
+    "tests/integration/pipeline/test_preserve_resume.py",
+    "tests/integration/pipeline/test_restore_fence.py",
+    "tests/integration/schedules/test_schedules.py",
+    "tests/integration/stream_processor/test_stream_processor.py",
+)
+"""Files of half a minute to two: before the others of their kind, or all would wait for the last of them."""
 SMALL_FILES = ("tests/unit/", "tests/contract/")
 
 
@@ -86,12 +97,12 @@ def with_second_broker(fixtures: Mapping[str, Sequence[str]]) -> frozenset[str]:
     return frozenset(file_of(nodeid) for nodeid, names in fixtures.items() if SECOND_BROKER in names)
 
 
-def rank(nodeid: str, *, paired: Collection[str]) -> tuple[int, bool]:
+def rank(nodeid: str, *, paired: Collection[str]) -> tuple[int, bool, bool]:
     """Lower runs earlier; files of the same rank stay in their order. `paired`: files that take a second broker."""
-    takes_one, family = file_of(nodeid) not in paired, family_of(nodeid)
-    if family:
-        return list(FAMILIES).index(family), takes_one
-    return len(FAMILIES) + (not uses_brokers(nodeid)) + nodeid.startswith(SMALL_FILES), takes_one
+    family = family_of(nodeid)
+    without_broker = (not uses_brokers(nodeid)) + nodeid.startswith(SMALL_FILES)
+    kind = list(FAMILIES).index(family) if family else len(FAMILIES) + without_broker
+    return kind, file_of(nodeid) not in paired, file_of(nodeid) not in LONG_FILES
 
 
 def strays(wanted: Mapping[str, str], fixtures: Mapping[str, Sequence[str]]) -> Iterator[str]:

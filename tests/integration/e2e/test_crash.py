@@ -16,7 +16,16 @@ import pytest
 
 from offsite.demo.data import BASE_MS, DemoMessage, compare_readings, read_topic
 from offsite.model.errors import CommitLost
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.repository.repository import Repository
+from offsite.restore.plan import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
+from offsite.stores.open_store import open_store
+from offsite.upkeep.verification.run import verify_deep
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite, start, succeed
 from tests.integration.e2e.site import back_up_here, new_name, produce_to, values
 from tests.integration.kafka.cluster import Cluster
@@ -54,10 +63,7 @@ def test_a_backup_killed_again_and_again_loses_and_doubles_nothing(
         for _ in range(count):
             kill_in_the_middle(chance, "backup", "run", *ends, "--topics", topic, environment=mark)
     assert succeed("backup", "run", *ends, "--topics", topic, environment=mark)["holes"] == []
-    assert succeed("verify", "--repo", repository, "--backup", "b", "--deep", environment=mark)["ok"]
-    target = new_name(topic)
-    succeed("restore", "run", *ends, "--rename", f"{topic}={target}", "--yes", environment=mark)
-    assert_same(broker.bootstrap, topic, target)
+    assert_comes_back(cluster, repository, topic)
     assert_no_process_left(tmp_path)
 
 
@@ -97,9 +103,7 @@ def test_two_runs_at_once_lose_and_double_nothing(broker: SandboxInfo, tmp_path:
     assert set(codes) <= {0, CommitLost.exit_code}, ended
     assert succeed("verify", "--repo", repository, "--backup", "b")["records"] == 2000
     assert succeed("backup", "run", *ends)["records"] == 0
-    target = new_name(topic)
-    succeed("restore", "run", *ends, "--rename", f"{topic}={target}", "--yes")
-    assert_same(broker.bootstrap, topic, target)
+    assert_comes_back(cluster, repository, topic)
 
 
 def kill_in_the_middle(chance: random.Random, *arguments: object, environment: dict[str, str]) -> bool:
@@ -143,6 +147,16 @@ def numbered(start: int, end: int, *, partitions: int = 3, size_bytes: int = 100
     for n in range(start, end):
         value = (b"%09d " % n * (size_bytes // 10 + 1))[:size_bytes]
         yield DemoMessage(key=b"%d" % n, value=value, timestamp_ms=BASE_MS + n, partition=n % partitions)
+
+
+def assert_comes_back(cluster: Cluster, repository: Path, topic: str) -> None:
+    """Every byte is what the commits say, and a restore brings the topic's records, each once."""
+    backup, target = Repository.open(open_store(str(repository))).backup("b"), new_name(topic)
+    assert verify_deep(backup, InlineRunner()).ok
+    request = RestoreRequest(selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]))
+    prepared = prepare_restore(backup, cluster.admin, request)
+    assert run_restore(prepared, cluster=cluster, runner=InlineRunner()).verified
+    assert_same(cluster.bootstrap, topic, target)
 
 
 def assert_same(bootstrap: str, topic: str, target: str) -> None:

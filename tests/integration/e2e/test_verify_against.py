@@ -88,7 +88,7 @@ def test_a_topic_without_records_is_never_called_verified(copied: Copied, tmp_pa
     names = ["--repo", tmp_path / "repository", "--backup", "e"]
     bootstrap = copied.cluster.bootstrap
     succeed("init", tmp_path / "repository")
-    succeed("backup", "run", *names, "--bootstrap", bootstrap, "--topics", empty)
+    back_up_here(bootstrap, tmp_path / "repository", "e", empty)
     found = offsite("verify", *names, "--against", bootstrap)
     assert (found.exit_code, found.result["ok"], found.result["against"]["verified"]) == (3, False, None)
     ends = [*names, "--bootstrap", bootstrap, "--rename", f"{empty}={new_name(empty)}", "--yes"]

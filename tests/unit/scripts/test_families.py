@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.families import FAMILIES, THREE_BROKERS, USERS, next_unit, rank, strays, unit_of, with_second_broker
+from tests.families import (
+    FAMILIES,
+    LONG_FILES,
+    THREE_BROKERS,
+    USERS,
+    next_unit,
+    rank,
+    strays,
+    unit_of,
+    with_second_broker,
+)
 
 ROOT = Path(__file__).parents[3]
 FAULTS, CLUSTER = (
@@ -18,6 +28,7 @@ def test_each_member_of_a_family_is_there() -> None:
     files = [str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py")]
     members = [member for family in FAMILIES.values() for member in family]
     assert [member for member in members if not any(file.startswith(member) for file in files)] == []
+    assert [file for file in LONG_FILES if file not in files] == []
 
 
 def test_a_family_is_one_unit_and_any_other_file_one_of_its_own() -> None:
@@ -28,8 +39,11 @@ def test_a_family_is_one_unit_and_any_other_file_one_of_its_own() -> None:
 def test_families_come_first_and_what_takes_no_broker_last_and_of_that_the_small_files() -> None:
     world, copy = "tests/worlds/operator/test_convergence.py::test_e", "tests/integration/e2e/test_records.py::test_f"
     paired = with_second_broker({READER: ["broker"], copy: ["broker", "second_broker"]})
-    in_order = sorted([PURE, world, READER, copy, CLUSTER, FAULTS], key=lambda nodeid: rank(nodeid, paired=paired))
-    assert in_order == [CLUSTER, FAULTS, copy, READER, world, PURE]
+    long = f"{LONG_FILES[0]}::test_g"
+    in_order = sorted(
+        [PURE, world, READER, long, copy, CLUSTER, FAULTS], key=lambda nodeid: rank(nodeid, paired=paired)
+    )
+    assert in_order == [CLUSTER, FAULTS, copy, long, READER, world, PURE]
 
 
 def test_a_process_is_given_files_of_its_kind_while_there_are_some() -> None:
