@@ -61,27 +61,35 @@ def _unguarded() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowTimes:
+    """A round begins `interval_s` seconds after the beginning of the last round, or at once if the last round took
+    longer. Objects replaced more than `collect_after_s` seconds ago are deleted. Every `retain_every_s` seconds, points
+    outside of `retain` are deleted and compacted topics are compacted; once a day, leftovers of runs that never ended
+    are deleted. `retain` None keeps everything. `checkpoint_every_s`: seconds between checkpoints (None: requested
+    only)."""
+
+    interval_s: float
+    collect_after_s: float = LEFTOVER_AFTER_MS / 1000
+    retain: RetentionPolicy | None = None
+    retain_every_s: float = RETAIN_EVERY_S
+    checkpoint_every_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowSettings:
-    """What to follow, from where to where. A round begins `interval_s` seconds after the beginning of the last round,
-    or at once if the last round took longer. Objects replaced more than `collect_after_s` seconds ago are deleted.
-    Every `retain_every_s` seconds, points outside of `retain` are deleted and compacted topics are compacted; once a
-    day, leftovers of runs that never ended are deleted. `retain` None keeps everything and does no upkeep, unless
-    `tends`: somebody else lets go in that case, and points that `agrees_to` lets go are collected too. With
-    `checkpoints`, takes requested checkpoints, and one every `checkpoint_every_s` seconds (None: requested only);
-    `participants` take part in all of them, and applications as `stamping` says unless a request says otherwise."""
+    """What to follow, from where to where, and when. Without a policy in `times` there is no upkeep, unless `tends`:
+    somebody else lets go in that case, and points that `agrees_to` lets go are collected too. With `checkpoints`, takes
+    checkpoints; `participants` take part in all of them, and applications as `stamping` says unless a request says
+    otherwise."""
 
     repository: Repository
     cluster: Cluster
     runner: Runner
     request: BackupRequest
-    interval_s: float
-    collect_after_s: float = LEFTOVER_AFTER_MS / 1000
-    retain: RetentionPolicy | None = None
-    retain_every_s: float = RETAIN_EVERY_S
+    times: FollowTimes
     tends: bool = False
     agrees_to: RetentionPolicy | None = None
     checkpoints: bool = False
-    checkpoint_every_s: float | None = None
     participants: Participants | None = None
     stamping: Stamping | None = None
     guard: Callable[[], None] = _unguarded
@@ -89,14 +97,15 @@ class FollowSettings:
 
 def _make_chores(follow: FollowSettings, clock: Clock) -> tuple[Chore, ...]:
     """The chores of a run, in the order of their steps."""
-    policy = follow.retain if follow.agrees_to is None else follow.agrees_to
+    times = follow.times
+    policy = times.retain if follow.agrees_to is None else follow.agrees_to
     in_force = RetentionInForce(policy=policy, cluster_retention=partial(read_cluster_retention, follow.cluster.admin))
-    every_s, chores = follow.retain_every_s, list[Chore]()
-    if follow.retain is not None:
-        chores.append(retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=every_s))
-    if tends := follow.tends or follow.retain is not None:
+    every_s, chores = times.retain_every_s, list[Chore]()
+    if times.retain is not None:
+        chores.append(retaining(times.retain, cluster=follow.cluster, clock=clock, every_s=every_s))
+    if tends := follow.tends or times.retain is not None:
         chores.append(compacting(runner=follow.runner, clock=clock, every_s=every_s))
-    chores.append(collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s, in_force=in_force))
+    chores.append(collecting(runner=follow.runner, clock=clock, grace_s=times.collect_after_s, in_force=in_force))
     if tends:
         chores.append(tidying(clock=clock))
     return tuple(chores)
@@ -123,7 +132,7 @@ class Follower:
         self._chores = _make_chores(follow, clock)
         self._checkpoints = Checkpointing(
             is_wanted=follow.checkpoints,
-            every_s=follow.checkpoint_every_s,
+            every_s=follow.times.checkpoint_every_s,
             clock=clock,
             participants=follow.participants,
             stamping=follow.stamping,
@@ -158,7 +167,7 @@ class Follower:
                 self._outages.wait(error)
                 continue
             self._outages.worked()
-            left_s = self._follow.interval_s - (self._clock.monotonic_s() - began_s)
+            left_s = self._follow.times.interval_s - (self._clock.monotonic_s() - began_s)
             if left_s > 0:
                 self._clock.sleep(left_s)
 

@@ -10,8 +10,8 @@ from offsite.model.options import Option, with_defaults
 from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
+    from offsite.follow.follower import FollowTimes
     from offsite.monitor.server import ListenAddress
-    from offsite.upkeep.retention.policy import RetentionPolicy
 
 
 class FollowWords(TypedDict, total=False):
@@ -34,24 +34,18 @@ class FollowWords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowTimes:
-    """`interval_s`: seconds between the beginnings of rounds. `give_up_after_s`: seconds to wait out an outage.
-    `collect_after_s`: seconds to keep replaced objects. `metrics`: where to listen, if anywhere. `retain`: which
-    restore points to keep (None: all), decided every `retain_every_s` seconds. `checkpoint_every_s`: seconds between
-    checkpoints (None: requested only)."""
+class FollowOptions:
+    """When to do what. `give_up_after_s`: seconds to wait out an outage. `metrics`: where to listen, if anywhere."""
 
-    interval_s: float
+    times: FollowTimes
     give_up_after_s: float
-    collect_after_s: float
-    metrics: ListenAddress | None = None
-    retain: RetentionPolicy | None = None
-    retain_every_s: float = 3600.0
-    checkpoint_every_s: float | None = None
+    metrics: ListenAddress | None
 
 
-def parse_follow(words: FollowWords) -> FollowTimes:
+def parse_follow(words: FollowWords) -> FollowOptions:
     """Parse the options. Raises `BadOption` for an invalid duration, an empty interval, an invalid port or an invalid
     rule."""
+    from offsite.follow.follower import FollowTimes
     from offsite.monitor.server import parse_address
     from offsite.upkeep.retention.policy import parse_retain
 
@@ -59,9 +53,7 @@ def parse_follow(words: FollowWords) -> FollowTimes:
     metrics_port, every = words["metrics_port"], words["every"]
     times = FollowTimes(
         interval_s=parse_duration_s(words["interval"]),
-        give_up_after_s=parse_duration_s(words["give_up_after"]),
         collect_after_s=parse_duration_s(words["collect_after"]),
-        metrics=None if metrics_port is None else parse_address(metrics_port),
         retain=parse_retain(words["retain"]),
         retain_every_s=parse_duration_s(words["retain_every"]),
         checkpoint_every_s=None if every is None else parse_duration_s(every),
@@ -73,4 +65,8 @@ def parse_follow(words: FollowWords) -> FollowTimes:
             f"an interval of {words['interval']} would send requests to the brokers without a pause",
             hint="choose 1s or more",
         )
-    return times
+    return FollowOptions(
+        times=times,
+        give_up_after_s=parse_duration_s(words["give_up_after"]),
+        metrics=None if metrics_port is None else parse_address(metrics_port),
+    )

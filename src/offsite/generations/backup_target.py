@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes, Round
 from offsite.generations.lost_keys import lost_of_backups
 from offsite.generations.request import GenerationsRequest
 from offsite.generations.target import GenerationEnds, Guard, RoundResult, Workshop, uncompacted
@@ -131,8 +131,7 @@ class BackupTarget:
             cluster=workshop.cluster,
             runner=workshop.runner,
             request=replace(self._request.backup, backup=self._names.backup_name(generation)),
-            interval_s=self._request.interval_s,
-            collect_after_s=workshop.collect_after_s,
+            times=FollowTimes(interval_s=self._request.interval_s, collect_after_s=workshop.collect_after_s),
             guard=self._ask_guard,
         )
         return Follower(follow, outages=workshop.outages, clock=workshop.clock, on_round=workshop.on_round)

@@ -13,7 +13,7 @@ from offsite.backup.plan import BackupPlan, make_replan, plan_backup
 from offsite.backup.run import BackupResult, run_backup
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.engine.runner import Runner
-from offsite.follow.follower import Follower, FollowSettings
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes
 from offsite.groups.report import report_groups
 from offsite.groups.run import AppliedGroups, GroupsRequest, apply_groups, prepare_groups
 from offsite.kafka.cluster import connect
@@ -66,7 +66,7 @@ class Groups:
             cluster=connect(self.source.bootstrap, None),
             runner=runner or self.site.spark,
             request=BackupRequest(backup=BACKUP, selection=selection, groups=ALL_GROUPS),
-            interval_s=1,
+            times=FollowTimes(interval_s=1),
         )
         outages = Outages(give_up_after_s=1, clock=clock, on_outage=lambda _: None)
         return Follower(follow, outages=outages, clock=clock, on_round=lambda _: None)

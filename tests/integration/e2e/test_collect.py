@@ -11,7 +11,7 @@ import pytest
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
 from offsite.demo.data import BASE_MS, DemoMessage
-from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes, Round
 from offsite.model.clock import SystemClock
 from offsite.model.selection import parse_selection
 from offsite.repository import catalog
@@ -91,8 +91,7 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
         cluster=site.cluster,  # type: ignore[arg-type]
         runner=site.spark,
         request=BackupRequest(backup=BACKUP, selection=parse_selection([topic])),
-        interval_s=0.5,
-        collect_after_s=0,
+        times=FollowTimes(interval_s=0.5, collect_after_s=0),
     )
     write(-1)
     clock = Rounds(write)

@@ -13,7 +13,7 @@ from offsite.checkpoint.participants import Participants
 from offsite.checkpoint.request import CHOSEN_MAX, request_checkpoint
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.follow import follower
-from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes, Round
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
@@ -44,9 +44,8 @@ def follow(
         cluster=site.source.connected,
         runner=site.runner,
         request=BackupRequest(backup=BACKUP, selection=None),
-        interval_s=10,
+        times=FollowTimes(interval_s=10, checkpoint_every_s=every_s),
         checkpoints=True,
-        checkpoint_every_s=every_s,
         participants=participants,
         stamping=stamping,
     )

@@ -10,7 +10,7 @@ import pytest
 from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outage, Outages
 from offsite.engine.runner import RunProgress
-from offsite.follow.follower import Follower, FollowSettings
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes
 from offsite.follow.watch import FollowWatch, counted
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
@@ -59,7 +59,7 @@ def watched(site: Site, *steps: Callable[[], object], durations: Durations | Non
         cluster=site.source.connected,
         runner=InlineRunner(),
         request=BackupRequest(backup=BACKUP, selection=parse_selection(["*"])),
-        interval_s=10,
+        times=FollowTimes(interval_s=10),
     )
     outages = Outages(give_up_after_s=60, clock=clock, on_outage=watch.outage)
     with pytest.raises(Ended):

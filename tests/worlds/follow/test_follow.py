@@ -16,7 +16,7 @@ from offsite.backup.plan import plan_backup
 from offsite.backup.run import run_backup
 from offsite.follow import follower
 from offsite.follow.chores import Chore
-from offsite.follow.follower import HEARTBEAT_S, Follower, FollowSettings, Round
+from offsite.follow.follower import HEARTBEAT_S, Follower, FollowSettings, FollowTimes, Round
 from offsite.model.errors import BackupExists, CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
@@ -70,11 +70,13 @@ def follow(
         cluster=site.source.connected,
         runner=parts.get("runner", InlineRunner()),
         request=BackupRequest(backup=BACKUP, selection=parse_selection([topics])),
-        interval_s=interval_s,
-        collect_after_s=parts.get("collect_after_s", 24 * 3600),
-        retain=parts.get("retain"),
+        times=FollowTimes(
+            interval_s=interval_s,
+            collect_after_s=parts.get("collect_after_s", 24 * 3600),
+            retain=parts.get("retain"),
+            retain_every_s=0.0,
+        ),
         tends=parts.get("tends", False),
-        retain_every_s=0.0,
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
     with pytest.raises(KeyboardInterrupt):

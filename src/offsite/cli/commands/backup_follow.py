@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from offsite.cli.backup_options import BackupRunOptions
     from offsite.follow.follower import Round
-    from offsite.follow.options import FollowTimes
+    from offsite.follow.options import FollowOptions
 
 T = TypeVar("T")
 
@@ -27,7 +27,9 @@ GRACE_S = 30.0
 """Seconds from the first signal to the end: enough for a commit; an unresponsive store is not waited for."""
 
 
-def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: SparkOptions, output: OutputFormat) -> None:
+def follow_backup(
+    options: BackupRunOptions, following: FollowOptions, *, engine: SparkOptions, output: OutputFormat
+) -> None:
     """Follow until a signal comes. Raises the error that ended the run before."""
     from offsite.backup.outages import Outages
     from offsite.follow.follower import Follower, FollowSettings
@@ -46,13 +48,13 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
     participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
     shown, lines, clock = _CommitPrinter(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(
-        backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms(), durations=durations
+        backup=request.backup, interval_s=following.times.interval_s, started_ms=clock.now_ms(), durations=durations
     )
     with ExitStack() as opened:
         opened.enter_context(notify_interruption(leave_in_time))
         server = None
-        if times.metrics is not None:
-            monitor = MonitorServer(view, listen=times.metrics, clock=clock, waiting=partial(waiting_now, clock))
+        if following.metrics is not None:
+            monitor = MonitorServer(view, listen=following.metrics, clock=clock, waiting=partial(waiting_now, clock))
             server = opened.enter_context(monitor)
             note(f"metrics on http://{server.address}/metrics")
         watch = FollowWatch(
@@ -69,28 +71,24 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
             cluster=cluster,
             runner=runner,
             request=request,
-            interval_s=times.interval_s,
-            collect_after_s=times.collect_after_s,
-            retain=times.retain,
-            retain_every_s=times.retain_every_s,
+            times=following.times,
             checkpoints=True,
-            checkpoint_every_s=times.checkpoint_every_s,
             participants=participants,
             stamping=stamping,
         )
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())
-        following = Follower(
+        follower = Follower(
             follow,
-            outages=Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
+            outages=Outages(give_up_after_s=following.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
             clock=clock,
             on_round=_both(shown_round, watch.round) if server is not None else shown_round,
             on_progress=watch.progress,
         )
         try:
-            following.run()
+            follower.run()
         except KeyboardInterrupt:
-            note(f"stopped: {describe_new_commits(repository, request.backup, since=following.since)}")
+            note(f"stopped: {describe_new_commits(repository, request.backup, since=follower.since)}")
 
 
 def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:

@@ -22,7 +22,7 @@ from offsite.backup.outages import Outages
 from offsite.backup.plan import check_cluster
 from offsite.engine.rate_limits import RateLimits
 from offsite.engine.runner import Runner
-from offsite.follow.follower import Follower, FollowSettings, Round
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes, Round
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import LeaseHeld, OffsiteError, OtherCluster
@@ -316,10 +316,12 @@ def _follow(  # noqa: PLR0913, PLR0917  # whose backup it is, and what it is mad
         request=replace(request, reselects=True, declared_by=uid),
         tends=True,
         agrees_to=tools.retain,
-        interval_s=parameters.interval_s,
-        collect_after_s=parameters.collect_after_s,
+        times=FollowTimes(
+            interval_s=parameters.interval_s,
+            collect_after_s=parameters.collect_after_s,
+            checkpoint_every_s=parse_duration_s(low.settings.snapshot_duration),
+        ),
         checkpoints=True,
-        checkpoint_every_s=parse_duration_s(low.settings.snapshot_duration),
         guard=guard,
     )
 
