@@ -4,7 +4,7 @@ reasons."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -23,9 +23,6 @@ class TopicClass(Enum):
     PARTICIPANT = "participant"
     TIME_FENCED = "time-fenced"
     UNCOORDINATED = "uncoordinated"
-
-
-_STRENGTH = list(TopicClass)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +107,6 @@ class Cut:
     refusals: tuple[CutRefusal, ...] = ()
     outside: frozenset[PartitionId] = frozenset()
 
-    def held_back(self) -> dict[PartitionId, int]:
-        """The number of offsets by which a partition ends before its copied end; only partitions with a difference."""
-        gaps = {partition: copied - self.ends[partition] for partition, copied in self.copied.items()}
-        return {partition: gap for partition, gap in gaps.items() if gap}
-
     def floors(self) -> dict[PartitionId, int]:
         """The first left-out record of every partition with a left-out record below its end. A reader beyond the floor
         has read or skipped records outside of the cut."""
@@ -134,29 +126,3 @@ class Cut:
                 end = self.ends.get(partition, 0)
                 by_partition[partition] += [marker for marker in written.commit_markers if marker < end]
         return {partition: tuple(sorted(markers)) for partition, markers in by_partition.items() if markers}
-
-    def direct_causes(self) -> dict[PartitionId, LeftOutSpan | Hold]:
-        """For every partition with a changed floor or end: what set the floor, or without a floor the end."""
-        causes: dict[PartitionId, LeftOutSpan | Hold] = {hold.partition: hold for hold in self.holds}
-        floors = self.floors()
-        for left_out in self.left_out:
-            for partition, written in left_out.span.written.items():
-                if written.first == floors.get(partition):
-                    causes[partition] = left_out
-        return causes
-
-    def chain(self, step: LeftOutSpan | Hold) -> tuple[LeftOutSpan | Hold, ...]:
-        """The steps that led to a step of the cut, beginning with the step itself: a step falls short of a line that
-        the next step lowered. The last step is undecided, or short of an end as read."""
-        by_source: dict[int, LeftOutSpan | Hold] = {id(left_out.span): left_out for left_out in self.left_out}
-        by_source.update((id(hold.record), hold) for hold in self.holds)
-        steps = [step]
-        while steps[-1].cause is not None:
-            steps.append(by_source[id(steps[-1].cause)])
-        return tuple(steps)
-
-    def weakest(self, topics: Iterable[str]) -> TopicClass:
-        """The class of an application over `topics`: the weakest of their classes. A topic without a class counts as
-        uncoordinated, and so does an application without topics."""
-        classes = [self.classes.get(topic, TopicClass.UNCOORDINATED) for topic in topics]
-        return max(classes, key=_STRENGTH.index, default=TopicClass.UNCOORDINATED)

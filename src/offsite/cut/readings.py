@@ -108,14 +108,6 @@ def clean_readings(
     return clean
 
 
-def find_unclean(
-    readings: Sequence[EndsReading], changes: TransactionChanges, listed: Mapping[int, ListedTransaction]
-) -> frozenset[str]:
-    """The transactional ids that changed, or were listed amid a change, and have no clean reading yet: more readings
-    may help."""
-    return frozenset(name for name, clean in clean_readings(readings, changes, listed).items() if not clean)
-
-
 def find_unsettled(
     readings: Sequence[EndsReading], changes: TransactionChanges, listed: Mapping[int, ListedTransaction]
 ) -> frozenset[str]:

@@ -34,6 +34,8 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+"""Set by a compaction: `base_timestamp_ms` is the time from which tombstones may be removed, and no longer the time of
+a record. Timestamp deltas still count from `base_timestamp_ms`."""
 
 
 class BatchHeader(NamedTuple):
@@ -87,12 +89,6 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """The batch holds a transaction marker and no record for consumers."""
         return bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        """Whether compaction has set a delete horizon. `base_timestamp_ms` is the time from which tombstones may be
-        removed, and no longer the time of a record. Timestamp deltas still count from `base_timestamp_ms`."""
-        return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def has_gaps(self) -> bool:

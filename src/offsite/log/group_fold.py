@@ -124,8 +124,6 @@ class GroupFold:
 
     def __init__(self, *, until_ms: int | None = None) -> None:
         """`until_ms`: records with a later time do not count."""
-        self.skipped_records = 0
-        """Records without a commit: descriptions of groups, and unknown versions."""
         self._until_ms = until_ms
         self._commits: dict[GroupPartition, OffsetRecord] = {}
         self._pending: dict[int, dict[GroupPartition, OffsetRecord]] = {}
@@ -161,9 +159,9 @@ class GroupFold:
             if self._until_ms is not None and record.timestamp_ms > self._until_ms:
                 continue
             parsed = parse_group_record(record)
-            if parsed is None:
-                self.skipped_records += 1
-            elif parsed.value is None:
+            if parsed is None:  # the description of a group, or of an unknown version
+                continue
+            if parsed.value is None:
                 self._remove(parsed.group_partition)
             elif header.is_transactional:
                 self._pending.setdefault(header.producer_id, {})[parsed.group_partition] = parsed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cut.readings import EndsReading, clean_readings, find_unclean, transactional_ids
+from offsite.cut.readings import EndsReading, clean_readings, find_unsettled, transactional_ids
 from offsite.log.range import PartitionId
 from offsite.log.transaction_state import ListedTransaction, TransactionChange, TransactionStatus
 
@@ -52,7 +52,7 @@ def test_a_reading_is_clean_where_nothing_was_being_prepared(
     rows: list[tuple[int, TransactionStatus | None]], expected: tuple[int, ...]
 ) -> None:
     assert clean_readings(READINGS, changes(*rows), {})["app"] == expected
-    assert find_unclean(READINGS, changes(*rows), {}) == (frozenset() if expected else {"app"})
+    assert find_unsettled(READINGS, changes(*rows), {}) == (frozenset() if expected else {"app"})
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from offsite.cut.window import (
 )
 from offsite.log.range import PartitionId
 from tests.cut_judge import violations
+from tests.cut_steps import chain, direct_causes, held_back
 
 ORDERS, PAID, MAIL = (PartitionId(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
 OFFSETS = PartitionId("__consumer_offsets", "id-offsets", 7)
@@ -57,7 +58,7 @@ def test_a_transaction_below_all_ends_is_kept() -> None:
     cut = cut_of(TRANSFER)
     assert cut.ends == ENDS
     assert [(each.group, each.offset) for each in cut.groups] == [("billing", 90)]
-    assert (cut.left_out, cut.holds, cut.refusals, cut.held_back()) == ((), (), (), {})
+    assert (cut.left_out, cut.holds, cut.refusals, held_back(cut)) == ((), (), (), {})
 
 
 def test_the_example_of_the_explanation_page() -> None:
@@ -82,7 +83,7 @@ def test_c1_leaves_an_open_transaction_out_and_names_it() -> None:
     )
     cut = cut_of(hanging)
     assert (cut.ends, cut.floors(), cut.markers_left_out()) == (ENDS, {MAIL: 4}, {})
-    assert [step.short for step in cut.chain(cut.direct_causes()[MAIL])] == [None]
+    assert [step.short for step in chain(cut, direct_causes(cut)[MAIL])] == [None]
 
 
 @pytest.mark.parametrize("marker", [None, 10, 99])
@@ -101,7 +102,7 @@ def test_who_read_what_is_left_out_is_left_out() -> None:
     cut = cut_of(late, TRANSFER)
     assert (cut.ends, out(cut)) == (ENDS, [late, TRANSFER])
     assert cut.markers_left_out() == {PAID: (43,), OFFSETS: (21,)}
-    assert [step.cause for step in cut.chain(cut.left_out[1])] == [late, None]
+    assert [step.cause for step in chain(cut, cut.left_out[1])] == [late, None]
 
 
 @pytest.mark.parametrize(("end", "is_kept"), [(90, True), (89, False)])
@@ -235,9 +236,6 @@ def test_classes_claim_no_more_than_was_seen() -> None:
         "paid": TopicClass.PARTICIPANT,
         "mail": TopicClass.UNCOORDINATED,
     }
-    assert cut.weakest(["orders", "paid"]) is TopicClass.PARTICIPANT
-    assert cut.weakest(["orders", "never heard of"]) is TopicClass.UNCOORDINATED
-    assert cut.weakest([]) is TopicClass.UNCOORDINATED
     fenced = cut_of(writers=writers, unpaired=frozenset({"orders"}), time_fenced=frozenset({"mail", "paid"})).classes
     assert [fenced[topic] for topic in ("orders", "paid", "mail")] == [
         TopicClass.UNCOORDINATED,

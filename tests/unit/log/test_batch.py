@@ -72,10 +72,10 @@ def test_attributes_are_spelled_out() -> None:
         False,
         False,
     )
-    assert (plain.has_delete_horizon, plain.has_gaps) == (False, False)
+    assert not plain.has_gaps
     (full,) = scan(batch(attributes=4 | 8 | 16 | 32 | 64, last_delta=1))
     assert (full.codec, full.timestamp_type, full.is_transactional, full.is_control) == (4, 1, True, True)
-    assert (full.has_delete_horizon, full.has_gaps) == (True, True)
+    assert full.has_gaps
 
 
 @pytest.mark.parametrize("cut", range(len(three_batches()) + 1))

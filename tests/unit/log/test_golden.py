@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.batch import BatchHeader, scan, verify_crc
+from offsite.log.batch import DELETE_HORIZON_BIT, BatchHeader, scan, verify_crc
 from offsite.log.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
 from offsite.log.records.batch_records import decode
@@ -57,7 +57,7 @@ def test_batches_of_the_java_producer_are_read(codec: str) -> None:
 
 def test_the_times_of_a_batch_with_a_delete_horizon_stay_when_it_is_rewritten() -> None:
     data, (cleaned, _) = log("compacted")
-    assert cleaned.has_delete_horizon
+    assert cleaned.attributes & DELETE_HORIZON_BIT
     assert needs_reencode(cleaned)
     before = decode(cleaned.view(data), cleaned)
     assert {record.key for record in before} == {b"k%d" % n for n in range(23)}

@@ -17,6 +17,8 @@ from offsite.cut.effect import Effect, EffectLine
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.window import Ends, SpanOutcome, TransactionSpan, Window
 from tests.cut_judge import group_violations, violations
+from tests.cut_steps import chain as chain_of
+from tests.cut_steps import direct_causes, held_back
 from tests.worlds.cut.histories import History, random_history
 
 HISTORIES = 2_000
@@ -130,10 +132,10 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
     long_chains = 0
     for history in histories():
         cut = cut_of(history)
-        assert set(cut.direct_causes()) == set(cut.floors()) | set(cut.held_back())
+        assert set(direct_causes(cut)) == set(cut.floors()) | set(held_back(cut))
         steps: list[LeftOutSpan | Hold] = [*cut.left_out, *cut.holds]
         for step in steps:
-            links = cut.chain(step)
+            links = chain_of(cut, step)
             for link, lower in pairwise(links):
                 assert link.short is not None
                 assert level(lower, link.short) < link.needed
