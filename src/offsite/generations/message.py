@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.log.varint import zigzag
 from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.names import is_topic_name
 
@@ -66,13 +67,13 @@ def message_key(connector: str, partition: int) -> bytes:
 
 def encode_message(message: CoordinationMessage) -> bytes:
     body = bytearray(_MAGIC + FINGERPRINT)
-    _put_long(body, list(Event).index(message.event))
+    body += zigzag(list(Event).index(message.event))
     for text in (f"{message.connector}-{message.partition}", message.topic):  # the tool puts its key there, too
         data = text.encode()
-        _put_long(body, len(data))
+        body += zigzag(len(data))
         body += data
     for number in (message.partition, message.offset, message.at_ms):
-        _put_long(body, number)
+        body += zigzag(number)
     return bytes(body)
 
 
@@ -151,11 +152,3 @@ def _bounded(number: int, below: int) -> int:
     if not 0 <= number < below:
         raise ValueError(f"{number} is not from 0 to {below - 1}")
     return number
-
-
-def _put_long(out: bytearray, number: int) -> None:
-    zigzag = number * 2 if number >= 0 else -number * 2 - 1
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)

@@ -23,7 +23,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.codec import compress, decompress
 from offsite.log.records.batch_records import decode, encode, renumber
 from offsite.log.records.record import LOG_APPEND_TIME, Record
-from offsite.log.records.record_body import PADDING, VarintReader, varint_reader
+from offsite.log.varint import PADDING, VarintReader, varint_reader
 from offsite.model.errors import DamagedBatch, check
 
 # Precompiled structs, and no unused message: called for every written batch.

@@ -17,11 +17,11 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.avro.encoding import PLAIN_SCHEMA
-from offsite.archives.avro.varints import zigzag
 from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.inspection import ArchiveInspection, ArchiveSource, inspect
 from offsite.archives.parquet import archive as parquet_files
 from offsite.log.records.record import Record
+from offsite.log.varint import zigzag
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
 from offsite.stores.archive_files import ArchiveFolder

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from offsite.archives.archive import Damage, OnDamage
-from offsite.archives.avro.varints import LENGTHS, zigzag
+from offsite.archives.avro.varints import LENGTHS
 from offsite.archives.file_parts import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
 from offsite.log.codec import SNAPPY, ZSTD, decompress
+from offsite.log.varint import zigzag
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 from offsite.model.errors import BadOption, DamagedBatch
 

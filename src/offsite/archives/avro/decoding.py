@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 
 from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS
-from offsite.archives.avro.varints import zigzag
 from offsite.archives.decoding_process import decode_apart
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
-from offsite.log.records.record_body import PADDING, varint_reader
+from offsite.log.varint import PADDING, varint_reader, zigzag
 
 FIRST, SECOND = 0, 2
 """The first bytes of a union."""

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TypeAlias, cast
 
-from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns, zigzag
+from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns
 from offsite.archives.indexed.writing import Losses
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
 from offsite.log.records.record_columns import RecordColumns
+from offsite.log.varint import zigzag
 
 Schema: TypeAlias = "str | dict[str, Schema] | list[Schema] | bool | int | None"
 

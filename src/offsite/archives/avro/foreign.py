@@ -1,4 +1,4 @@
-"""Decodes blocks of foreign Avro schemas by fastavro, in a process of their own: fastavro recurses and loops without
+"""Decodes blocks of foreign Avro schemas by fastavro, in another process: fastavro recurses and loops without
 limits, and a schema may nest, refer to itself, or double with every type.
 
 `ForeignBlocks` sends a block at a time; the process has a loop that answers (`decode_each`).
@@ -17,11 +17,11 @@ from fastavro.types import Schema
 
 from offsite.archives.avro.decoding import MAX_HEADERS, OtherSchema
 from offsite.archives.avro.encoding import SCHEMA
-from offsite.archives.avro.varints import zigzag
 from offsite.archives.decoding_process import Ask
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import RecordHeaders
+from offsite.log.varint import zigzag
 
 _SCHEMA_WORDS = {"type", "name", "namespace", "aliases", "fields", "items", "values", "size", "symbols"}
 _MAX_TOPIC = 250

@@ -1,4 +1,4 @@
-"""Avro's numbers: zigzag varints, single or by column. Pure.
+"""Avro's numbers by column. Pure.
 
 A column costs two look-ups per number: the low 13 bits come from a table, the rest repeats from number to number.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
+from offsite.log.varint import varint, zigzag
+
 _LOW_BITS = 13  # two bytes of a zigzag varint
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _MAX_CACHED = 1 << 16
-
-
-def zigzag(number: int) -> bytes:
-    return _varint(number * 2 if number >= 0 else -number * 2 - 1)
 
 
 def long_columns(numbers: Sequence[int]) -> tuple[Iterable[bytes], ...]:
@@ -49,16 +47,7 @@ class _HighBytes(NumberTable):
     """The bits above the low bits, as the end of a zigzag varint."""
 
     def _encode(self, number: int) -> bytes:
-        return _varint(number)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+        return varint(number)
 
 
 LENGTHS = NumberTable()
