@@ -1,11 +1,14 @@
-"""Decodes a foreign file in a process of its own, with limits of memory and of time.
+"""Decodes a foreign file in another process, with limits of memory and of time.
 
 pyarrow and fastavro believe the numbers in a file: a few bytes may claim terabytes, loop for years, or end the process.
 The limits bound all of that, also what nobody thought of; the end of the process becomes a damage of the file. The
 process is a copy (`fork`) of a server. A program has one server at most; the server has a single thread, imports the
-libraries, and never reads a file. So a decoding costs milliseconds, and never depends on the files decoded before. The
-bytes of a file come from the parent: neither the server nor the copy knows a secret. This is no sandbox: code that a
-file managed to run would run with the rights of the user.
+libraries, and never reads a file. The bytes of a file come from the parent: neither the server nor the copy knows a
+secret. This is no sandbox: code that a file managed to run would run with the rights of the user.
+
+A start costs milliseconds, which small files do not take themselves. So a process that ended a decoding in order, and
+has little more memory than at its start, decodes the next file, with new limits. Its end proves nothing against that
+file (`DecodingEnded.was_shared`): the file is decoded again `alone`, by a process that never saw another.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from threading import Lock
+from time import process_time
 from typing import Any, NoReturn
 
 from offsite.model.errors import SparkFailed
@@ -57,6 +63,10 @@ _ALLOCATION = {
     "MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
     "MALLOC_TOP_PAD_": str(16 * MIB),
 }
+_KEPT_BYTES = 96 * MIB
+"""Memory above the start with which a process is kept: the system's allocator takes 16 MiB for the smallest file."""
+_STOPS_WITHIN_S = 1.0
+"""How long a process that should wait for an answer may take to ask. One that computes is ended instead."""
 _HEAD = struct.Struct("<QQQ")
 _MODULE_BYTES = 200
 _SPARE_HANDLES = 128
@@ -67,39 +77,61 @@ Ask = Callable[[Any], Any]
 
 
 class DecodingEnded(ValueError):
-    """The process that decodes a file went over a limit, or crashed: nothing more can be read from the file."""
+    """The process that decodes a file went over a limit, or crashed: nothing more can be read from the file.
+
+    `was_shared`: the process had decoded other files before, so it may have ended because of them.
+    """
+
+    was_shared = False
 
 
-def decode_apart(decode: str, answer: Callable[[Any], Any], *args: object, **options: object) -> Iterator[Any]:
-    """Yield the items of the generator `decode` (`module:function`), called as `decode(ask, *args, **options)` in a
-    process of its own. Requests, answers and items are pickled; `answer` answers requests. A buffer in an item is valid
-    until the next item.
+def decode_apart(
+    decode: str, answer: Callable[[Any], Any], *args: object, alone: bool = False, **options: object
+) -> Iterator[Any]:
+    """Yield the items of the generator `decode` (`module:function`), called as `decode(ask, *args, **options)` in
+    another process; `alone`: in one that decoded nothing before. Requests, answers and items are pickled; `answer`
+    answers requests. A buffer in an item is valid until the next item.
 
     Raises `DecodingEnded` for the end of the process, `SparkFailed` when the machine killed the process, and the errors
     of `answer` and of `decode`.
     """
     module, _, function = decode.partition(":")
     server = _server()
-    channel, pid = server.fork(module)
+    decoder = (None if alone else server.take(module)) or server.fork(module)
+    is_kept = False
     try:
-        channel.send((module, function, args, options, MAX_MEMORY_BYTES, MAX_BASE_S))
+        decoder.channel.send((module, function, args, options, MAX_MEMORY_BYTES, MAX_BASE_S))
         while True:
-            kind, value = channel.receive()
+            kind, value = decoder.channel.receive()
             if kind == "item":
                 yield value
             elif kind == "ask":
-                channel.send(answer(value))
+                decoder.channel.send(answer(value))
             elif kind == "end":
+                is_kept = value
                 return
             else:
                 raise value
-    except BlockingIOError:
-        raise DecodingEnded("decoding it does not go on") from None
-    except (EOFError, ConnectionError):
-        raise _end_of(server.reap(pid)) from None
+    except GeneratorExit:
+        is_kept = server.stop(decoder)
+        raise
+    except (BlockingIOError, EOFError, ConnectionError, DecodingEnded) as error:
+        raise _explained(error, server, decoder) from None
     finally:
-        channel.close()
-        server.kill(pid)
+        if is_kept:
+            server.keep(module, decoder)
+        else:
+            server.end(decoder)
+
+
+def _explained(error: Exception, server: _Server, decoder: _Decoder) -> Exception:
+    if isinstance(error, BlockingIOError):
+        error = DecodingEnded("decoding it does not go on")
+    elif not isinstance(error, DecodingEnded):
+        error = _end_of(server.reap(decoder.pid))
+    if isinstance(error, DecodingEnded):
+        error.was_shared = decoder.is_used
+    return error
 
 
 def _end_of(code: int) -> Exception:
@@ -143,6 +175,26 @@ class _Channel:
     def close(self) -> None:
         self._socket.close()
 
+    def wait_for(self, limit_s: float) -> None:
+        """Let `receive` wait for so long."""
+        seconds, rest_s = divmod(limit_s, 1)
+        limit = struct.pack("@ll", int(seconds), int(rest_s * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+
+    def begin_anew(self) -> None:
+        """Forget what was received and counted."""
+        self._buffer, self.moved_bytes = bytearray(), 0
+
+    def is_open(self) -> bool:
+        """Whether the other end is open, and has sent nothing."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def _room(self, size_bytes: int) -> memoryview:
         if not self._keeps_buffer or len(self._buffer) < size_bytes:
             self._buffer = bytearray(size_bytes)
@@ -158,12 +210,27 @@ class _Channel:
         return view
 
 
+@dataclass(slots=True)
+class _Decoder:
+    """A process that decodes one file at a time. `is_used`: it decoded a file before."""
+
+    channel: _Channel
+    pid: int
+    is_used: bool = False
+
+
+class _Stop(BaseException):
+    """The answer that ends a decoding whose reader has gone."""
+
+
 class _Server:
-    """The parent's side of the server. `_running`: processes that were not reaped."""
+    """The parent's side of the server. `_running`: processes that were not reaped. `_kept`: at most one waiting process
+    for each module."""
 
     def __init__(self) -> None:
         self.owner_pid = os.getpid()
         self._running = set[int]()
+        self._kept = dict[str, _Decoder]()
         self._lock = Lock()
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -182,11 +249,47 @@ class _Server:
         is_open = self._control.fileno() >= 0
         return is_open and self.owner_pid == os.getpid() and self._process.poll() is None
 
-    def fork(self, module: str) -> tuple[_Channel, int]:
-        """Start a process, with a module imported; returns the channel to the process."""
+    def take(self, module: str) -> _Decoder | None:
+        """Return the waiting process of a module; None: there is none."""
+        decoder = self._kept.pop(module, None)
+        if decoder is None or decoder.channel.is_open():
+            return decoder
+        self.end(decoder)  # somebody ended it while it waited
+        return None
+
+    def keep(self, module: str, decoder: _Decoder) -> None:
+        """Let a process wait for the next file."""
+        decoder.is_used = True
+        decoder.channel.begin_anew()
+        if self._kept.setdefault(module, decoder) is not decoder:
+            self.end(decoder)
+
+    def stop(self, decoder: _Decoder) -> bool:
+        """Let a process give up its file, if it waits for an answer; returns whether it may be kept. Does nothing in a
+        copy of the program, which may hold the readers of the program."""
+        if self.owner_pid != os.getpid():
+            return False
+        try:
+            decoder.channel.wait_for(_STOPS_WITHIN_S)
+            kind, value = decoder.channel.receive()
+            if kind == "ask":
+                decoder.channel.send(_Stop())
+                kind, value = decoder.channel.receive()
+            decoder.channel.wait_for(_PATIENCE_S)
+        except (OSError, EOFError):
+            return False
+        return kind == "end" and bool(value)
+
+    def end(self, decoder: _Decoder) -> None:
+        decoder.channel.close()
+        self.kill(decoder.pid)
+
+    def fork(self, module: str) -> _Decoder:
+        """Start a process, with a module imported."""
         _allow_handles(len(self._running) + _SPARE_HANDLES)
         ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _PATIENCE_S, 0))
+        channel = _Channel(ours, keeps_buffer=True)
+        channel.wait_for(_PATIENCE_S)
         with theirs:
             pid = self._request(module.encode(), [theirs.fileno()])
         if not pid:
@@ -196,7 +299,7 @@ class _Server:
                 hint="raise the limit of processes (ulimit -u, pids.max), or read archives of fewer overlapping files",
             )
         self._running.add(pid)
-        return _Channel(ours, keeps_buffer=True), pid
+        return _Decoder(channel, pid)
 
     def reap(self, pid: int) -> int:
         """Wait for the end of a process, and return its exit code as `subprocess` does."""
@@ -274,42 +377,67 @@ def serve(handle: int) -> None:
 
 
 def _decode(control: socket.socket, end: socket.socket) -> NoReturn:
-    """Run a decoding, and exit."""
+    """Decode one file after the other, as long as the parent keeps the process, and exit."""
     try:
         control.close()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries that crash say so, and leave the records in a file
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         channel = _Channel(end, keeps_buffer=False)  # pyarrow refers to what it read
-        module, function, args, options, memory_bytes, base_s = channel.receive()
-        _limit_memory(memory_bytes)
-
-        def send(kind: str, value: object) -> None:
-            channel.send((kind, value))
-            _limit_time(base_s + channel.moved_bytes // MIN_BYTES_PER_S)
-
-        def ask(request: object) -> object:
-            send("ask", request)
-            return channel.receive()
-
-        _limit_time(base_s)
-        try:
-            for item in getattr(import_module(module), function)(ask, *args, **options):
-                send("item", item)
-            send("end", None)
-        except MemoryError:
-            send("error", DecodingEnded(f"decoding it takes more than {memory_bytes // MIB} MiB of memory"))
-        except Exception as error:  # noqa: BLE001  (the parent raises it)
-            send("error", error)
+        most_bytes = _memory_bytes() + _KEPT_BYTES
+        with contextlib.suppress(EOFError):
+            while _decode_file(channel, most_bytes):
+                channel.begin_anew()
     finally:
         os._exit(0)
 
 
+def _decode_file(channel: _Channel, most_bytes: int) -> bool:
+    """Run a decoding; returns whether the process may run another, as the parent learns: it ended in order, and the
+    process has `most_bytes` of memory at most."""
+    module, function, args, options, memory_bytes, base_s = channel.receive()
+    _limit_memory(memory_bytes)
+    base_s += ceil(process_time())
+
+    def send(kind: str, value: object) -> None:
+        channel.send((kind, value))
+        _limit_time(base_s + channel.moved_bytes // MIN_BYTES_PER_S)
+
+    def ask(request: object) -> object:
+        send("ask", request)
+        answer = channel.receive()
+        if isinstance(answer, _Stop):
+            raise answer
+        return answer
+
+    _limit_time(base_s)
+    try:
+        for item in getattr(import_module(module), function)(ask, *args, **options):
+            send("item", item)
+    except _Stop:
+        pass
+    except MemoryError:
+        send("error", DecodingEnded(f"decoding it takes more than {memory_bytes // MIB} MiB of memory"))
+        return False
+    except Exception as error:  # noqa: BLE001  (the parent raises it)
+        send("error", error)
+        return False
+    is_kept = _memory_bytes() <= most_bytes
+    send("end", is_kept)
+    return is_kept
+
+
+def _memory_bytes() -> int:
+    """Return the memory that counts against the limit. Systems other than Linux limit nothing: 0."""
+    if sys.platform != "linux":
+        return 0
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("VmData:")) * KIB
+
+
 def _limit_memory(size_bytes: int) -> None:
-    """Limit the memory on top of what the process has. Systems other than Linux limit nothing."""
+    """Limit the memory on top of what the process has."""
     if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        present_kib = next(int(line.split()[1]) for line in status if line.startswith("VmData:"))
-        _set_limit(resource.RLIMIT_DATA, present_kib * KIB + size_bytes)
+        _set_limit(resource.RLIMIT_DATA, _memory_bytes() + size_bytes)
 
 
 def _limit_time(cpu_s: int) -> None:

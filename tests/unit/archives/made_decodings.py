@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from time import process_time
 
 from offsite.archives.decoding_process import Ask
 
@@ -23,6 +24,27 @@ def tell_environment(_: Ask) -> Iterator[dict[str, str]]:
 def keep(_: Ask, size_bytes: int) -> Iterator[int]:
     _kept.append(b"x" * size_bytes)
     yield sum(map(len, _kept))
+
+
+def take(_: Ask, size_bytes: int) -> Iterator[int]:
+    yield len(b"x" * size_bytes)
+
+
+def tell_process_once(_: Ask) -> Iterator[int]:
+    yield os.getpid()
+
+
+def tell_process_when_asked(ask: Ask) -> Iterator[int]:
+    while True:
+        ask(None)
+        yield os.getpid()
+
+
+def toil_for(_: Ask, time_s: float) -> Iterator[int]:
+    yield os.getpid()
+    end_s = process_time() + time_s
+    while process_time() < end_s:
+        pass
 
 
 def tell_process(_: Ask) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""A process for each foreign file: what it may take, how its end is told, and what it must not know."""
+"""Foreign files in other processes: what one may take and must not know, how its end is told, and who shares one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from offsite.archives import decoding_process
 from offsite.archives.decoding_process import DecodingEnded, decode_apart
 from offsite.model.errors import SparkFailed
 
+MADE = "tests.unit.archives.made_decodings"
 MIB = 1 << 20
 
 
 def decoded(name: str, *args: object) -> Iterator[Any]:
-    return decode_apart(f"tests.unit.archives.made_decodings:{name}", lambda request: [request], *args)
+    return decode_apart(f"{MADE}:{name}", lambda request: [request], *args)
 
 
 def test_requests_are_answered_and_items_come_in_order() -> None:
@@ -34,9 +36,49 @@ def test_secrets_of_the_environment_are_unknown(monkeypatch: pytest.MonkeyPatch)
     assert environment["PYTHONPATH"]
 
 
-def test_every_file_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_process, "MAX_MEMORY_BYTES", 150 * MIB)
-    assert [next(decoded("keep", 100 * MIB)) for _ in range(3)] == [100 * MIB] * 3
+def test_small_files_share_a_process_and_a_large_one_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_process, "_servers", [])
+    first, second, third = (list(decoded("keep", size_bytes)) for size_bytes in (1, 1, 100 * MIB))
+    fourth = list(decoded("keep", 1))
+    assert (first, second, third, fourth) == ([1], [2], [100 * MIB + 2], [1])
+
+
+def test_every_file_of_a_process_may_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_process, "MAX_MEMORY_BYTES", 50 * MIB)
+    assert [list(decoded("take", 40 * MIB)) for _ in range(3)] == [[40 * MIB]] * 3
+
+
+@pytest.mark.slow
+def test_every_file_of_a_process_may_take_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_process, "MAX_BASE_S", 1)
+    assert len({pid for _ in range(4) for pid in decoded("toil_for", 0.7)}) == 1
+
+
+def test_a_reader_that_stops_while_the_process_waits_leaves_it_to_the_next() -> None:
+    for _ in range(3):
+        items = decoded("tell_process_when_asked")
+        pid = next(items)
+        items.close()  # type: ignore[attr-defined]
+        assert list(decoded("tell_process_once")) == [pid]
+
+
+def test_the_end_of_a_shared_process_says_so_and_of_one_alone_does_not() -> None:
+    for alone in (False, True):
+        list(decoded("tell_process_once"))
+        items = decode_apart(f"{MADE}:end_by", lambda _: None, signal.SIGSEGV, alone=alone)
+        with pytest.raises(DecodingEnded) as ended:
+            list(items)
+        assert ended.value.was_shared is not alone
+
+
+def test_a_waiting_process_that_somebody_ended_is_not_asked() -> None:
+    (pid,) = decoded("tell_process_once")
+    waiting = decoding_process._servers[-1]._kept[MADE].channel
+    os.kill(pid, signal.SIGKILL)
+    while waiting.is_open():
+        sleep(0.01)
+    (other,) = decoded("tell_process_once")
+    assert other != pid
 
 
 def test_too_much_memory_ends_a_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +181,8 @@ def test_a_machine_without_further_processes_is_named(monkeypatch: pytest.Monkey
 
 def test_a_decoding_that_hangs_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding_process, "_PATIENCE_S", 2)
-    server, module = decoding_process._Server(), "tests.unit.archives.made_decodings"
-    channel, _ = server.fork(module)
+    server, module = decoding_process._Server(), MADE
+    channel = server.fork(module).channel
     channel.send((module, "hang", (), {}, 50 * MIB, 5))
     assert channel.receive() == ("item", "begun")
     server.close()  # as the end of the parent does

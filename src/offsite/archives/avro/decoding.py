@@ -1,5 +1,5 @@
 """Decodes blocks: of the two schemas written by offsite far faster than fastavro, the mirror of `encoding`; of foreign
-schemas that resolve to offsite's by fastavro, in a process of its own (`foreign`).
+schemas that resolve to offsite's by fastavro, in another process (`foreign`).
 
 Reads everything allowed by Avro in offsite's schemas, beyond offsite's own output. Format: Avro 1.11 specification,
 binary encoding.
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS
-from offsite.archives.decoding_process import decode_apart
+from offsite.archives.decoding_process import DecodingEnded, decode_apart
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
@@ -183,19 +183,44 @@ class ForeignBlocks:
     yields once when it has read the schema in `args`. Raises `ValueError` for an unreadable schema."""
 
     def __init__(self, decode: str, *args: object) -> None:
+        self._function, self._args = decode, args
         self._blocks = list[tuple[pickle.PickleBuffer, int]]()
-        self._items = decode_apart(decode, partial(_pop, self._blocks), *args)
-        next(self._items)
+        try:
+            self._items = self._begun()
+        except DecodingEnded as error:
+            if not error.was_shared:
+                raise
+            self._items = self._begun(alone=True)
 
     def decode(self, block: Buffer, records: int) -> list[Any]:
         """Return what the generator makes of a plain block with so many records. Raises `ValueError` for a bad block,
         and `DecodingEnded` when no further block can be decoded."""
         if records > MAX_FOREIGN_RECORDS or records > len(block):
             raise ValueError(f"{records} records in {len(block)} bytes, at most {MAX_FOREIGN_RECORDS} are read")
+        try:
+            result = self._next(block, records)
+        except DecodingEnded as error:
+            if not error.was_shared:
+                raise
+            self._items = self._begun(alone=True)
+            result = self._next(block, records)
+        if isinstance(result, ValueError):
+            try:
+                raise result
+            finally:
+                del result  # else it and its traceback keep each other, and the process
+        return result
+
+    def _begun(self, *, alone: bool = False) -> Iterator[Any]:
+        """Begin, up to the first block."""
+        self._blocks.clear()
+        items = decode_apart(self._function, partial(_pop, self._blocks), *self._args, alone=alone)
+        next(items)
+        return items
+
+    def _next(self, block: Buffer, records: int) -> list[Any] | ValueError:
         self._blocks.append((pickle.PickleBuffer(block), records))
         result: list[Any] | ValueError = next(self._items)
-        if isinstance(result, ValueError):
-            raise result
         return result
 
 
@@ -205,7 +230,7 @@ def _pop(blocks: list[tuple[pickle.PickleBuffer, int]], _: object) -> tuple[pick
 
 
 class ForeignDecoding:
-    """Decodes the records of a partition, in a process of its own. Raises `ValueError` unless `writer_schema` is a
+    """Decodes the records of a partition, in another process. Raises `ValueError` unless `writer_schema` is a
     schema, and `OtherSchema` for a schema of something else."""
 
     def __init__(self, of: TopicPartition, writer_schema: object) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from offsite.archives.archive import Damage, OnDamage
-from offsite.archives.decoding_process import decode_apart
+from offsite.archives.decoding_process import DecodingEnded, decode_apart
 from offsite.archives.file_parts import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed.archive import IndexedArchive
@@ -144,9 +144,16 @@ class _Place:
         self._is_marked = True
 
     def decode(self, function: str, **options: bool) -> Iterator[Any]:
-        """Decode the file by a function of `decoding`, in a process of its own."""
-        name = f"offsite.archives.parquet.decoding:{function}"
-        return decode_apart(name, self._answer, self.size_bytes, **options)
+        """Decode the file by a function of `decoding`, in another process."""
+        name, given = f"offsite.archives.parquet.decoding:{function}", 0
+        try:
+            for item in decode_apart(name, self._answer, self.size_bytes, **options):
+                yield item
+                given += 1
+        except DecodingEnded as error:
+            if not error.was_shared:
+                raise
+            yield from islice(decode_apart(name, self._answer, self.size_bytes, alone=True, **options), given, None)
 
     def _answer(self, request: tuple[int, int] | tuple[int]) -> bytes | bool:
         if len(request) == 1:

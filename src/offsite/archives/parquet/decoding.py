@@ -1,4 +1,4 @@
-"""Decodes a Parquet file into Arrow batches, in a process of its own: only the limits of `decode_apart` bound pyarrow.
+"""Decodes a Parquet file into Arrow batches, in another process: only the limits of `decode_apart` bound pyarrow.
 
 A batch has few rows, and columns with a dictionary keep the dictionary: a value exists once, however many rows refer to
 the value. Spark writes rows in the order of a shuffle: the small column of offsets alone shows the range of every row

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from typing import Any
 
 import fastavro
@@ -122,9 +124,26 @@ def test_items_of_nothing_end_with_the_memory_of_a_process(monkeypatch: pytest.M
         decoding.decode(b"\x80\x80\x80\x80\x80\x20\x00", 1)
 
 
-def test_a_decoding_that_nobody_uses_leaves_no_process() -> None:
-    decoding = ForeignDecoding(ORDERS, PLAIN_SCHEMA)
+def test_decodings_that_nobody_uses_leave_one_process_to_the_next() -> None:
+    decodings = [ForeignDecoding(ORDERS, PLAIN_SCHEMA) for _ in range(3)]
     running = decoding_process._servers[-1]._running
     before = len(running)
-    del decoding
-    assert len(running) == before - 1
+    decodings.clear()
+    assert len(running) == before - 2
+
+
+def test_the_end_of_a_shared_process_is_no_damage_of_the_file_at_hand() -> None:
+    schema = {**PLAIN_SCHEMA, "namespace": "n"}
+    ForeignDecoding(ORDERS, schema).decode(written(schema, ROW), 1)
+    decoding = ForeignDecoding(ORDERS, schema)
+
+    def decoder() -> Any:
+        return decoding._blocks._items.gi_frame.f_locals["decoder"]  # type: ignore[attr-defined]
+
+    assert decoder().is_used
+    os.kill(decoder().pid, signal.SIGSEGV)
+    (first,) = decoding.decode(written(schema, ROW), 1)
+    assert (first.offset, decoder().is_used) == (7, False)
+    os.kill(decoder().pid, signal.SIGSEGV)
+    with pytest.raises(DecodingEnded, match="SIGSEGV"):
+        decoding.decode(written(schema, ROW), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -11,6 +12,7 @@ import pytest
 from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives import decoding_process
+from offsite.archives.decoding_process import DecodingEnded
 from offsite.archives.formats import open_reader
 from offsite.archives.parquet import archive, decoding
 from offsite.log.records.record import Record
@@ -125,3 +127,17 @@ def test_a_page_takes_no_more_of_the_parents_memory_than_a_piece(
 
 def test_a_row_group_that_takes_too_much_memory_is_told_with_the_reason() -> None:
     assert decoding._problem(3, MemoryError()).text == "row group 3 cannot be read: it takes too much memory"
+
+
+def test_what_a_shared_process_does_not_end_is_decoded_again_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decode_apart(_name: str, _answer: object, _size: int, *, alone: bool = False) -> Iterator[str]:
+        yield from ("first", "second")
+        if not alone:
+            error = DecodingEnded("decoding it ends the process")
+            error.was_shared = True
+            raise error
+        yield "third"
+
+    monkeypatch.setattr(archive, "decode_apart", decode_apart)
+    place = archive._Place(0, lambda _start, _length: b"", lambda _: True)
+    assert list(place.decode("decode_file")) == ["first", "second", "third"]
