@@ -34,7 +34,7 @@ _CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionCut:
+class CutReport:
     """A partition that a point takes up to `end` instead of `commit_end`. Of its segments, `whole_segments` are taken
     unchanged, `edge_segments` in part (their records are examined), `left_out_segments` not at all."""
 
@@ -61,7 +61,7 @@ class PointInTime:
     partitions: PartitionSelection = field(default_factory=PartitionSelection)
     cut: PointCut = AS_COPIED
 
-    def cuts(self) -> tuple[PartitionCut, ...]:
+    def cuts(self) -> tuple[CutReport, ...]:
         """The partitions that are not taken whole, sorted."""
         cuts = (self._cut(partition) for partition in sorted(self.commit.segments))
         return tuple(cut for cut in cuts if cut.edge_segments or cut.left_out_segments)
@@ -70,14 +70,14 @@ class PointInTime:
         """The incarnations of those `topics` that were deleted and recreated: the selected one, and the rest."""
         return tuple(incarnation for incarnation in self.incarnations if incarnation.topic in topics)
 
-    def _cut(self, partition: PartitionId) -> PartitionCut:
+    def _cut(self, partition: PartitionId) -> CutReport:
         position = self.state.positions[partition]
         segments = self.state.segments.get(partition, ())
         commit_end = self.commit.positions[partition].end  # a roll-up may join later records with older ones
         edges = sum(
             position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in segments
         )
-        return PartitionCut(
+        return CutReport(
             topic=partition.topic,
             partition=partition.partition,
             end=position.end,

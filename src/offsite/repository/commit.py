@@ -64,6 +64,11 @@ def _check_epochs(document: JsonObject, name: str) -> None:
         raise document.wrong(name, "a later epoch")
 
 
+def _check_until(document: JsonObject, name: str) -> None:
+    if name in document.fields:
+        document.count(name)
+
+
 def _read_commit_time(document: JsonObject, name: str) -> int:
     if (time_ms := document.count(name)) > MAX_COMMIT_TIME_MS:
         raise document.wrong(name, "a time that clocks can show")
@@ -71,7 +76,7 @@ def _read_commit_time(document: JsonObject, name: str) -> int:
 
 
 _SPAN_END, _COMMIT_TIME = Form(_read_span_end), Form(_read_commit_time)
-_BEFORE_END, _LATER_EPOCH = First(_check_cut), First(_check_epochs)
+_BEFORE_END, _LATER_EPOCH, _UNTIL = First(_check_cut), First(_check_epochs), First(_check_until)
 _SpanEnd = Annotated[int, _SPAN_END]
 _SEGMENTS = Form(
     lambda document, name: tuple(map(segment_from_json, document.children(name))),
@@ -264,9 +269,9 @@ class Pin:
     """A user's request to keep restore point `seq`, with the `reason`, until a time by the store's clock (epoch ms;
     `FOR_EVER`). No commit drops a pinned point: the pin is removed before, or in the same commit."""
 
-    until_ms: Spare[Count] = FOR_EVER
     seq: Count
     reason: str
+    until_ms: Annotated[Spare[Count], _UNTIL] = FOR_EVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

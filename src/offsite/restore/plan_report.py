@@ -10,7 +10,7 @@ from offsite.model.cleanup_policy import is_compacted
 from offsite.model.options import OffsetsMode
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
-from offsite.points.point_in_time import PartitionCut, PointInTime
+from offsite.points.point_in_time import CutReport, PointInTime
 from offsite.reports.point_report import (
     ConsistencyReport,
     HoleReport,
@@ -89,7 +89,7 @@ class RestorePlanReport:
     notes: tuple[str, ...]
     metadata: MetadataPlan
     until_ms: int | None
-    cuts: tuple[PartitionCut, ...]
+    cuts: tuple[CutReport, ...]
     lacking: tuple[HoleReport, ...]
     consistency: ConsistencyReport
     incarnations: tuple[IncarnationSummary, ...] = ()

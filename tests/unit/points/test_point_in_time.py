@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from offsite.log.range import PartitionId
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
 from offsite.model.topic_choices import parse_partitions
-from offsite.points.point_in_time import PartitionCut, PointInTime, point_in_time
+from offsite.points.point_in_time import CutReport, PointInTime, point_in_time
 from offsite.repository.commit import Position, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
@@ -106,7 +106,7 @@ def test_a_segment_that_its_broker_dated_later_is_left_out_unless_it_may_decide_
     point = point_in_time(state([plain, deciding, late]), until_ms=15)
     assert taken(point) == [0, 1]
     assert point.cuts() == (
-        PartitionCut(
+        CutReport(
             topic="orders",
             partition=ORDERS.partition,
             end=30,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
+from offsite.model.plain import plain
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange, CutBack, ExpiredRange, Pin, Position, RecordedHole
@@ -181,3 +182,8 @@ def test_catalogs_say_the_same_as_commits(backup: Backup, monkeypatch: pytest.Mo
     assert replace(folded, history=read.history, loose_commits=0) == backup.state() or backup.state() == folded
     assert (read.expired, read.compacted, read.pins) == (folded.expired, folded.compacted, folded.pins)
     assert read.branches == folded.branches
+
+
+def test_a_pin_is_printed_in_the_order_that_scripts_know() -> None:
+    assert plain(Pin(seq=2, reason="month end")) == {"seq": 2, "reason": "month end", "until_ms": 0}
+    assert list(plain(Pin(seq=2, reason="month end"))) == ["seq", "reason", "until_ms"]  # type: ignore[arg-type]

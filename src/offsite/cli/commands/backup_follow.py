@@ -80,7 +80,9 @@ def follow_backup(
         shown_round = _both(shown.round, lambda _: lines.worked())
         follower = Follower(
             follow,
-            outages=Outages(give_up_after_s=following.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
+            outages=Outages(
+                give_up_after_s=following.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)
+            ),
             clock=clock,
             on_round=_both(shown_round, watch.round) if server is not None else shown_round,
             on_progress=watch.progress,

@@ -22,7 +22,7 @@ from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from offsite.points.incarnations import IncarnationSummary
-    from offsite.points.point_in_time import PartitionCut
+    from offsite.points.point_in_time import CutReport
     from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
     from offsite.restore.plan_report import OffsetsReport, PartitionOffsetsReport, RestorePlanReport, TopicPlanReport
     from offsite.restore.result import RestoreResult
@@ -45,7 +45,7 @@ _VERDICTS = {
 """By the words of `Verdict`: the effect on groups."""
 
 
-def _render_cuts(cuts: Sequence[PartitionCut]) -> Iterator[Line]:
+def _render_cuts(cuts: Sequence[CutReport]) -> Iterator[Line]:
     """Show a line for each of the first partitions; nothing when all are taken whole."""
     for cut in cuts[:_CUTS_MAX]:
         end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""

@@ -226,12 +226,12 @@ def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Res
 @router.post("/backups/{backup}/restore")
 def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     confirmed = _planned(form.get("plan", ""))
-    words, target = sent_words(confirmed, but=("target", "confirmation")), confirmed.model_dump()["target"]
+    words, target = sent_words(confirmed, but=("target", "confirmation")), confirmed.target
     job_request = make_restore_request(caller, backup, words, target)
     if (same := redirect_repeated(site, job_request, form)) is not None:
         return same  # the second of two clicks: a started restore could not be planned again
     confirmable = make_restore_plan(site, backup, words, target)
-    check_restore(confirmable, words, confirmed.model_dump()["confirmation"])
+    check_restore(confirmable, words, confirmed.confirmation)
     if form.get("name", "").strip() != confirmable.plan.cluster_id:
         return _plan(request, backup, confirmable, target, "This is not the id of the cluster: nothing was done.")
     return begin_and_redirect(site, job_request, site.cluster_address(target), form)
@@ -251,7 +251,7 @@ def _plan(request: Request, backup: str, confirmable: ConfirmableRestore, target
     )
 
 
-def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time
+def _planned(text: str) -> RestoreBody:
     try:
         return RestoreBody.model_validate_json(text)
     except ValueError as error:

@@ -43,9 +43,9 @@ from offsite.serve.v1.requests import (
     IdempotencyKey,
     TheCaller,
     TheSite,
-    make_body,
     sent_words,
     to_arguments,
+    with_words,
 )
 
 LOOK_S = 1.0
@@ -174,7 +174,9 @@ def _seen(site: Site, job: str) -> JobReport:
     return read_job(site.repository().store, job, with_result=False)
 
 
-RunBody = make_body("BackupRunBody", BackupWords)
+@with_words(BackupWords)
+class BackupRunBody(Body):
+    """The options of a backup run."""
 
 
 class VerificationBody(Body):
@@ -200,15 +202,10 @@ class TakeBody(Body):
 
 @router.post("/backups/{backup}/runs", status_code=202, response_model=JobBegun)
 def run(
-    site: TheSite,
-    caller: TheCaller,
-    backup: BackupName,
-    body: RunBody,  # type: ignore[valid-type]
-    key: IdempotencyKey = None,
+    site: TheSite, caller: TheCaller, backup: BackupName, body: BackupRunBody, key: IdempotencyKey = None
 ) -> Response:
     """Copy new records and commit them. The first run of a name creates the backup."""
-    words: Body = body
-    command = ["backup", "run", *to_arguments({"backup": backup, **sent_words(words)})]
+    command = ["backup", "run", *to_arguments({"backup": backup, **sent_words(body)})]
     return begin(site, make_job_request(caller, "backup", backup, command), site.cluster_address(), word=key)
 
 

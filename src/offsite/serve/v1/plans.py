@@ -26,12 +26,13 @@ from offsite.serve.v1.requests import (
     Body,
     CheckpointId,
     Confirmation,
+    ConfirmationText,
     TheSite,
     check_bounded,
     check_confirmed,
-    make_body,
     make_confirmation,
     sent_words,
+    with_words,
 )
 from offsite.stores.open_store import open_store
 from offsite.upkeep.retention.apply import apply_retention, check_force, plan_retention
@@ -41,11 +42,20 @@ from offsite.upkeep.retention.report import RetentionReport, retention_report
 
 router = APIRouter(responses=PROBLEMS)
 
-ConfirmationText = Annotated[str, Field(max_length=64, description="The value from the plan.")]
 _Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` from the plan.")]
 
-RetentionPlanBody = make_body("RetentionPlanBody", PolicyWords)
-RetentionBody = make_body("RetentionBody", PolicyWords, now_ms=(_Time, ...), confirmation=(ConfirmationText, ...))
+
+@with_words(PolicyWords)
+class RetentionPlanBody(Body):
+    """The rules of a retention."""
+
+
+@with_words(PolicyWords)
+class RetentionBody(Body):
+    """The rules of a retention, as in its plan."""
+
+    now_ms: _Time
+    confirmation: ConfirmationText
 
 
 class GroupsPlanBody(Body):
@@ -86,20 +96,16 @@ class ConfirmableDeletion:
 
 
 @router.post("/backups/{backup}/retention/plan", response_model=ConfirmableRetention)
-def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response:  # type: ignore[valid-type]
+def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response:
     """What the rules would delete now, and what is kept and why. Changes nothing."""
     return answer(make_retention_plan(site, backup, sent_words(body)))
 
 
 @router.post("/backups/{backup}/retention", response_model=RetentionReport)
-def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  # type: ignore[valid-type]
+def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:
     """Delete the planned restore points, in one commit. A later collection deletes their objects."""
-    plain_body: Body = body
-    sent = plain_body.model_dump()
-    opened, retention_plan = _retention(
-        site, backup, sent_words(plain_body, but=("now_ms", "confirmation")), sent["now_ms"]
-    )
-    check_confirmed(sent["confirmation"], _value_of(retention_report(retention_plan)))
+    opened, retention_plan = _retention(site, backup, sent_words(body, but=("now_ms", "confirmation")), body.now_ms)
+    check_confirmed(body.confirmation, _value_of(retention_report(retention_plan)))
     check_force(retention_plan, force=False)
     applied = apply_retention(opened, retention_plan, clock=SystemClock())
     return answer(retention_report(applied.plan, commit=applied.commit))

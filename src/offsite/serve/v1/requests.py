@@ -1,8 +1,8 @@
 """What a request of the API carries: the site, the caller, the body, the confirmation of a plan.
 
-Every use declares its words once (`model/options.py`). The body of a request is made from the declaration: the
-option names of the command, checked by type. The command line of a job is made from the body. Every argument is
-`--name=value`, so no value can become an option.
+Every use declares its words once (`model/options.py`). A body `with_words` of a use has the option names of the
+command, checked by type. The command line of a job is made from the body. Every argument is `--name=value`, so no value
+can become an option.
 
 A caller confirms exactly one plan and sends its value back; the plan is made again and compared. No coordinator
 stores a plan. So the answer holds all inputs of the plan in full: absolute times, not `2h-ago`.
@@ -14,10 +14,10 @@ import hashlib
 import hmac
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from fastapi import Depends, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -61,6 +61,7 @@ IdempotencyKey = Annotated[
     ),
 ]
 Confirmation = Annotated[str, Query(max_length=64, description="The value from the plan.")]
+ConfirmationText = Annotated[str, Field(max_length=64, description="The value from the plan.")]
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ProblemAnswer, "description": meaning} for status, meaning in STATUS_MEANINGS.items()
@@ -73,15 +74,19 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def make_body(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
-    """Make a body with the words of a use, all optional. Words for files of the local machine are left out: no
-    caller may read them. `more`: further fields, in the form of pydantic."""
-    options = [
-        option
-        for option in declared_options(words)
-        if option.name not in but and pathlib.Path not in get_args(option.type)
-    ]
-    return create_model(name, __base__=Body, **{option.name: _field(option) for option in options}, **more)
+BodyT = TypeVar("BodyT", bound=Body)
+
+
+def with_words(words: type) -> Callable[[type[BodyT]], type[BodyT]]:
+    """A decorator: the body has the words of a use, too, all optional. Words for files of the local machine are left
+    out: no caller may read them."""
+    options = [option for option in declared_options(words) if pathlib.Path not in get_args(option.type)]
+    fields: dict[str, Any] = {option.name: _field(option) for option in options}
+
+    def extended(body: type[BodyT]) -> type[BodyT]:
+        return create_model(body.__name__, __base__=body, __doc__=body.__doc__, __module__=body.__module__, **fields)
+
+    return extended
 
 
 def check_bounded(words: Mapping[str, Any]) -> None:

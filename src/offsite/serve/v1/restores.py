@@ -22,28 +22,36 @@ from offsite.serve.v1.requests import (
     PROBLEMS,
     BackupName,
     Body,
+    ConfirmationText,
     IdempotencyKey,
     TheCaller,
     TheSite,
     check_bounded,
     check_confirmed,
-    make_body,
     make_confirmation,
     sent_words,
     to_arguments,
+    with_words,
 )
 
 router = APIRouter(responses=PROBLEMS)
 
 Target = Annotated[str, Field(max_length=60, description="Name of the cluster to restore into.")]
 
-RestorePlanBody = make_body("RestorePlanBody", RestoreWords, target=(Target, SOURCE))
-RestoreBody = make_body(
-    "RestoreBody",
-    RestoreWords,
-    target=(Target, SOURCE),
-    confirmation=(Annotated[str, Field(max_length=64, description="The value from the plan.")], ...),
-)
+
+@with_words(RestoreWords)
+class RestorePlanBody(Body):
+    """The options of a restore."""
+
+    target: Target = SOURCE
+
+
+@with_words(RestoreWords)
+class RestoreBody(Body):
+    """The options of a restore, as in its plan."""
+
+    target: Target = SOURCE
+    confirmation: ConfirmationText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,30 +67,22 @@ class ConfirmableRestore:
 
 
 @router.post("/backups/{backup}/restores/plan", response_model=ConfirmableRestore)
-def plan(site: TheSite, backup: BackupName, body: RestorePlanBody) -> Response:  # type: ignore[valid-type]
+def plan(site: TheSite, backup: BackupName, body: RestorePlanBody) -> Response:
     """The effect of a restore, and its confirmation. Changes nothing."""
-    words: Body = body
-    target = words.model_dump()["target"]
-    return answer(make_restore_plan(site, backup, sent_words(words, but=("target",)), target))
+    return answer(make_restore_plan(site, backup, sent_words(body, but=("target",)), body.target))
 
 
 @router.post("/backups/{backup}/restores", status_code=202, response_model=JobBegun)
 def run(
-    site: TheSite,
-    caller: TheCaller,
-    backup: BackupName,
-    body: RestoreBody,  # type: ignore[valid-type]
-    key: IdempotencyKey = None,
+    site: TheSite, caller: TheCaller, backup: BackupName, body: RestoreBody, key: IdempotencyKey = None
 ) -> Response:
     """Execute a restore, as a job, if the plan is unchanged."""
-    plain_body: Body = body
-    sent = plain_body.model_dump()
-    words = sent_words(plain_body, but=("target", "confirmation"))
-    request = make_restore_request(caller, backup, words, sent["target"])
+    words = sent_words(body, but=("target", "confirmation"))
+    request = make_restore_request(caller, backup, words, body.target)
     if (same := answer_repeated(site, request, word=key)) is not None:
         return same
-    check_restore(make_restore_plan(site, backup, words, sent["target"]), words, sent["confirmation"])
-    return begin(site, request, site.cluster_address(sent["target"]), word=key)
+    check_restore(make_restore_plan(site, backup, words, body.target), words, body.confirmation)
+    return begin(site, request, site.cluster_address(body.target), word=key)
 
 
 def make_restore_plan(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
