@@ -17,6 +17,7 @@ from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import CheckpointIdUsed, OffsiteError
+from offsite.model.names import amount
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.repository import Repository
@@ -119,7 +120,7 @@ def why_not_completed(pass_result: PassResult) -> str:
     failed = pass_result.result.failed if pass_result.result is not None else ()
     if not failed:
         return "the copy did not end at the offsets of the checkpoint"
-    more = f", and {len(failed) - 1} more partitions" if len(failed) > 1 else ""
+    more = f", and {amount(len(failed) - 1, 'more partition')}" if len(failed) > 1 else ""
     return f"{failed[0].topic}/{failed[0].partition}: {failed[0].message}{more}"
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offsite.engine.runner import OnProgress, RunProgress
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size
 from offsite.model.untrusted.text import printable
 
@@ -104,7 +105,7 @@ class _BarUpdate:
             self._task,
             completed=completed,
             total=max(total, completed),
-            records=f"{now.records:,} records{_held_back(now)}",
+            records=f"{amount(now.records, 'record')}{_held_back(now)}",
             visible=True,
         )
 
@@ -124,8 +125,8 @@ class _Lines:
         self._next_s = now.elapsed_s + LINE_EVERY_S
         rate = format_size(now.moved_bytes / max(now.elapsed_s, 1e-3))
         print(  # noqa: T201
-            f"{self._label}: {format_size(now.moved_bytes)}, {now.records:,} records, {rate}/s, "
-            f"{now.tasks_done}/{now.tasks_total} tasks, {format_duration(now.elapsed_s)}{_held_back(now)}",
+            f"{self._label}: {format_size(now.moved_bytes)}, {amount(now.records, 'record')}, {rate}/s, "
+            f"{now.tasks_done}/{amount(now.tasks_total, 'task')}, {format_duration(now.elapsed_s)}{_held_back(now)}",
             file=sys.stderr,
             flush=True,
         )

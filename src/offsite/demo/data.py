@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from offsite.model.errors import KafkaTimeout
+from offsite.model.names import amount
 from offsite.model.options import Isolation
 
 BASE_MS = 1_760_000_000_000
@@ -244,7 +245,7 @@ def _differences(source: TopicRecords, restored: TopicRecords, *, offsets: bool)
             if before.content() != after.content() or (offsets and before.offset != after.offset):
                 yield f"partition {partition}, offset {before.offset}: {before} became {after}"
         if len(records) != len(restored[partition]):
-            yield f"partition {partition}: {len(records)} records became {len(restored[partition])}"
+            yield f"partition {partition}: {amount(len(records), 'record')} became {len(restored[partition])}"
 
 
 def _messages_to_the_end(consumer: Consumer, topic: str, partition_count: int) -> Iterator[Message]:

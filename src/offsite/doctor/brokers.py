@@ -24,7 +24,7 @@ from offsite.kafka.protocol.request import Api
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
 from offsite.model.machine import is_loopback
-from offsite.model.names import named
+from offsite.model.names import amount, named
 
 ANYBODY_S = 25.0
 """Seconds for all brokers together: a connection, a login and two answers, several brokers at a time."""
@@ -245,8 +245,8 @@ def _stays_here(address: BrokerAddress) -> bool:
 
 
 def _counted(brokers: Sequence[Broker], of: int) -> str:
-    return f"{len(brokers)} brokers" if len(brokers) == of else f"the first {len(brokers)} of {of} brokers"
+    return amount(len(brokers), "broker") if len(brokers) == of else f"the first {len(brokers)} of {of} brokers"
 
 
 def _named(errors: Sequence[OffsiteError]) -> str:
-    return named([error.message for error in errors], most=NAMED_MAX, of="addresses")
+    return named([error.message for error in errors], most=NAMED_MAX, of="errors")

@@ -14,7 +14,7 @@ from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.selection import drill_copies
 
 READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
@@ -45,7 +45,7 @@ def topics(parts: Parts) -> CheckResult:
         return warning(
             said, cure="grant DescribeConfigs: without it, a restore creates topics with the defaults of the cluster"
         )
-    return ok(f"{len(chosen)} topics may be described and read, with their settings")
+    return ok(f"{amount(len(chosen), 'topic')} may be described and read, with their settings")
 
 
 def groups(parts: Parts) -> CheckResult:
@@ -140,4 +140,4 @@ def _lack(topic: TopicMetadata, operations: dict[int, str]) -> str:
 
 
 def _counted(queried: Sequence[ListedGroup], listed: Sequence[ListedGroup]) -> str:
-    return f"{len(listed)} groups" if len(queried) == len(listed) else f"{len(queried)} of {len(listed)} groups"
+    return amount(len(listed), "group") if len(queried) == len(listed) else f"{len(queried)} of {len(listed)} groups"

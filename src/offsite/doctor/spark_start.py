@@ -15,7 +15,7 @@ from offsite.doctor.machine import LITTLE_BYTES
 from offsite.doctor.parts import Parts
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.units import format_size
 from offsite.model.version import __version__
 from offsite.repository.repository import Repository
@@ -73,7 +73,7 @@ def start(parts: Parts) -> CheckResult:
     if not workers:
         return failed("Spark ran no task", cure="run offsite doctor again")
     hosts = named(sorted({worker.host for worker in workers}), most=NAMED_MAX, of="machines")
-    said = f"started and ran {len(workers)} tasks on {hosts} in {took_s:.1f} s"
+    said = f"started and ran {amount(len(workers), 'task')} on {hosts} in {took_s:.1f} s"
     if other := sorted({worker.offsite for worker in workers} - {__version__}):
         return failed(f"{said}: workers have offsite {', '.join(other)}", cure=f"install offsite {__version__} on them")
     wrong = [worker for worker in workers if not began_ms - APART_MS <= worker.now_ms <= ended_ms + APART_MS]

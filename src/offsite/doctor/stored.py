@@ -15,6 +15,7 @@ from offsite.metastore.folder import exposure_warning
 from offsite.metastore.status import metastore_status
 from offsite.model.errors import Damaged, OffsiteError, OverwritingStore, StoreDenied, StoreUnavailable, check
 from offsite.model.journal import decided
+from offsite.model.names import amount
 from offsite.model.units import MIB, format_size
 from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
 from offsite.repository.repository import Repository
@@ -182,5 +183,6 @@ def metastore_files(parts: Parts) -> CheckResult:
     if not report.backups:
         return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
     unchecked = sum(backup.unchecked for backup in report.backups)
-    unsure = f"but {unchecked} commands are in no sidecar, so they cannot be verified"
-    return ok(f"{len(report.backups)} backups in {folder}, {unsure if unchecked else 'every byte as it was written'}")
+    unsure = f"but {amount(unchecked, 'command is', 'commands are')} in no sidecar, so they cannot be verified"
+    sure = unsure if unchecked else "every byte as it was written"
+    return ok(f"{amount(len(report.backups), 'backup')} in {folder}, {sure}")

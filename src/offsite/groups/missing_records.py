@@ -19,6 +19,7 @@ from functools import cached_property
 from offsite.log.range import PartitionId, Span, TopicIncarnation, TopicPartition
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
+from offsite.model.names import amount
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
@@ -75,7 +76,7 @@ class AvailableRecords:
         if missing and not self.is_behind(group, partition_id, offset):
             first, last = missing[0][0], missing[-1][1] - 1
             count = sum(high - low for low, high in missing)
-            return f"{count:,} unread offsets are missing, from {first:,} to {last:,}"
+            return f"{amount(count, 'unread offset is', 'unread offsets are')} missing, from {first:,} to {last:,}"
         if offset > end and group in self.exactly_once:
             return (
                 f"the group had read to {offset:,} in transactions, but the restored partition ends at {end:,}: its "

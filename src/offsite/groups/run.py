@@ -22,6 +22,7 @@ from offsite.log.group_offsets import GroupTable, offset_count
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
+from offsite.model.names import amount
 from offsite.model.options import CutChoice
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.topic_choices import Renames
@@ -285,8 +286,8 @@ def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[st
         if topics.get(mapped.target, before) != before:
             now = topics[mapped.target]
             yield (
-                f"{name} has {now} partitions on the target instead of {before}: repartitioned, so offsets cannot be "
-                "translated"
+                f"{name} has {amount(now, 'partition')} on the target instead of {before}: repartitioned, so offsets "
+                "cannot be translated"
             )
 
 

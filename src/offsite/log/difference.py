@@ -12,6 +12,7 @@ from typing import Literal
 
 from offsite.log.records.record import Record
 from offsite.model.errors import check
+from offsite.model.names import amount
 from offsite.model.units import format_time
 
 AGREE_RECORDS = 8
@@ -115,7 +116,7 @@ def _missing(source: Sequence[Record], count: int) -> RecordDifference:
         source_offset=first,
         target_offset=-1,
         records=count,
-        detail=f"{_counted(count)} of the backup, {_offsets(first, last)}, not in the cluster",
+        detail=f"{amount(count, 'record')} of the backup, {_offsets(first, last)}, not in the cluster",
     )
 
 
@@ -127,7 +128,7 @@ def _extra(target: Sequence[Record], count: int) -> RecordDifference:
         source_offset=-1,
         target_offset=first,
         records=count,
-        detail=f"{_counted(count)} in the cluster, {_offsets(first, last)}, not in the backup",
+        detail=f"{amount(count, 'record')} in the cluster, {_offsets(first, last)}, not in the backup",
     )
 
 
@@ -139,7 +140,7 @@ def _reordered(source: Sequence[Record], target: Sequence[Record]) -> RecordDiff
         source_offset=source[0].offset,
         target_offset=target[0].offset,
         records=1,
-        detail=f"the record comes {_counted(place)} later in the cluster, at offset {target[place].offset}",
+        detail=f"the record comes {amount(place, 'record')} later in the cluster, at offset {target[place].offset}",
     )
 
 
@@ -183,10 +184,6 @@ def _headers(a: Record, b: Record) -> str:
         return f"{len(a.headers)} became {len(b.headers)}"
     place = next(i for i, (x, y) in enumerate(zip(a.headers, b.headers, strict=True)) if x != y)
     return f"number {place + 1} of {len(a.headers)} differs"
-
-
-def _counted(count: int) -> str:
-    return f"{count:,} record{'s' if count > 1 else ''}"
 
 
 def _offsets(first: int, last: int) -> str:

@@ -27,6 +27,7 @@ from offsite.metastore.source import CommandSource
 from offsite.metastore.stored_command import Header
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupFileDamaged, KafkaNotAuthorized, PlanChanged, TargetDisturbed
+from offsite.model.names import amount
 from offsite.model.version import __version__
 
 _SUFFIX = ".replaced"
@@ -214,7 +215,8 @@ def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
         is_same = all(map(at_its_offset, actual, expected))
     if not is_same:
         raise TargetDisturbed(
-            f"{plan.topic} differs from the written commands: {len(actual)} commands instead of {len(expected)}",
+            f"{plan.topic} differs from the written commands: {amount(len(actual), 'command')} instead of "
+            f"{len(expected)}",
             hint="if a ksqlDB server is running and writes to the topic, stop it, then run the same command again",
         )
 

@@ -21,6 +21,7 @@ from offsite.metastore.reading import UNKNOWN, ReadBackup
 from offsite.metastore.source import CommandSource
 from offsite.metastore.stored_command import json_or_none
 from offsite.model.errors import BackupFileDamaged, BadOption
+from offsite.model.names import amount
 
 FILLED_MAX = 1_000
 """Offsets without a command to fill at most, one after the other, a few milliseconds each. More would take minutes."""
@@ -95,7 +96,7 @@ def _why_not(described: Sequence[Record], undescribed: Sequence[Record]) -> str:
     if any(after <= before for before, after in pairwise(offsets)):
         return "the offsets in the file are not in rising order"
     gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(described))
-    return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
+    return f"{amount(gaps, 'offset')} without a command would have to be filled" if gaps > FILLED_MAX else ""
 
 
 def _runs(records: Sequence[Record]) -> list[list[Record]]:

@@ -17,6 +17,7 @@ from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
 from offsite.log.transactions import log_markers
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoCommandTopic, SourceTruncated
+from offsite.model.names import amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,8 @@ class CommandSource:
         topic = self._admin.topics([self.topic])[self.topic]
         if len(topic.partitions) != 1:
             raise NoCommandTopic(
-                f"{self.topic} has {len(topic.partitions)} partitions: a command topic must have one, because the "
-                "order of commands matters",
+                f"{self.topic} has {amount(len(topic.partitions), 'partition')}: a command topic must have one, "
+                "because the order of commands matters",
                 hint="back it up with offsite backup run",
             )
         return CommandTopic(

@@ -56,9 +56,10 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def amount(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 topic" or "1,200 ranges"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def amount(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as "1 topic" or "1,200 ranges". `plural`: with more than an s behind, such as
+    "groups are" for "group is"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def named(names: Sequence[str], *, most: int, of: str = "") -> str:
@@ -66,4 +67,5 @@ def named(names: Sequence[str], *, most: int, of: str = "") -> str:
     plural."""
     text = ", ".join(names[:most])
     omitted = len(names) - most
-    return f"{text} and {omitted} more {of}".rstrip() if omitted > 0 else text
+    noun = of.removesuffix("s") if omitted == 1 else of
+    return f"{text} and {omitted} more {noun}".rstrip() if omitted > 0 else text

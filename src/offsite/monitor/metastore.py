@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offsite.metastore.status import MetastoreVerdict, MetastoreView
 from offsite.model.clock import Clock
+from offsite.model.names import amount
 from offsite.model.units import format_duration
 from offsite.monitor.backup_series import TOPIC
 from offsite.monitor.metrics import Exposition, Metrics, Series, counter, gauge, seconds
@@ -90,10 +91,11 @@ class MetastoreMonitor:
             for_long = format_duration(undecided_s)
             return Health(ok=False, reason=f"a transaction is open for {for_long}: later commands are not backed up")
         if view.verdict.is_alarm:
-            return Health(ok=False, reason=f"the topic is {view.verdict.value}: {view.missing:,} commands are missing")
+            missing = amount(view.missing, "command is", "commands are")
+            return Health(ok=False, reason=f"the topic is {view.verdict.value}: {missing} missing")
         if not view.is_there:
             return Health(ok=False, reason="the topic does not exist yet: is the service id right?")
-        return Health(ok=True, reason=f"{view.verdict.value}: {view.commands:,} commands")
+        return Health(ok=True, reason=f"{view.verdict.value}: {amount(view.commands, 'command')}")
 
 
 class MetastoreServer(StatusServer):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from offsite.backup.outages import Outage
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_time
 from offsite.model.untrusted.text import printable
 from offsite.upkeep.retention.report import RetentionOutlook
@@ -250,4 +251,4 @@ def _waits(waiting: str) -> str:
 
 def _behind(view: FollowView) -> str:
     lag = sum(max(0, topic.lag_records) for topic in view.topics)
-    return f", {lag:,} records behind" if lag else ""
+    return f", {amount(lag, 'record')} behind" if lag else ""

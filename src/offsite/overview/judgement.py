@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.units import format_duration, format_time
 from offsite.reports.point_report import BranchReport, branch_reports
 from offsite.repository.commit import UNACCOUNTED, RecordedHole
@@ -60,7 +60,10 @@ def _lost_offsets(state: BackupState) -> Iterable[str]:
         newest = sum(hole.is_loss and hole.reason != UNACCOUNTED for hole in state.as_point().holes)
         older = len(losses) - newest
         only = f" ({older} of the holes only in older restore points)" if older else ""
-        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were lost at the source before their backup{only}"
+        yield (
+            f"{amount(len(losses), 'hole')}: {amount(_offsets(losses), 'offset was', 'offsets were')} lost at the "
+            f"source before their backup{only}"
+        )
     if unaccounted := [hole for hole in holes if hole.reason == UNACCOUNTED]:
         topics = sorted({hole.partition_id.topic for hole in unaccounted})
         yield (
@@ -137,7 +140,10 @@ def _deleted(state: BackupState) -> Iterable[str]:
             "keeps it"
         )
     if gone[_NAMED_MAX:]:
-        yield f"{len(gone) - _NAMED_MAX} more topics were deleted at the source; the backup keeps them"
+        yield (
+            f"{amount(len(gone) - _NAMED_MAX, 'more topic was', 'more topics were')} deleted at the source; the "
+            "backup keeps them"
+        )
 
 
 def _unread_settings(state: BackupState) -> Iterable[str]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.names import amount
 from offsite.model.units import format_time
 from offsite.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.points.point_cut import DefaultPoint, default_point
@@ -202,7 +203,7 @@ def _read(read: Callable[[], ReadT], what: str) -> tuple[ReadT | None, tuple[str
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:
     for record in checks.damage if checks is not None else ():
-        damage = f"{record.damaged} {'object' if record.damaged == 1 else 'objects'} damaged or missing"
+        damage = f"{amount(record.damaged, 'object')} damaged or missing"
         check = f"the {record.depth} check of {format_time(record.verified_at_ms)}"
         is_claimed = record in checks.claimed if checks is not None else False
         claim = f", as {record.by or 'a record without a name'} claims: check with offsite verify --deep"

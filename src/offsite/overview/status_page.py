@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from offsite.checkpoint.status import Checkpoints
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.errors import OffsiteError
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_time
 from offsite.overview.status import BackupStatus, Status
 from offsite.reports.html_page import (
@@ -136,8 +137,7 @@ def _by(record: VerifyRecord | DrillRecord) -> str:
 
 def _verdict(status: Status) -> str:
     if status.safe:
-        noun = "backup" if len(status.backups) == 1 else "backups"
-        return verdict(f"Safe. {len(status.backups)} {noun}.", VerdictStyle.GOOD)
+        return verdict(f"Safe. {amount(len(status.backups), 'backup')}.", VerdictStyle.GOOD)
     if not status.backups:
         return verdict("There is no backup yet.", VerdictStyle.WARN)
     unsafe = sum(not backup.safe for backup in status.backups)

@@ -17,6 +17,7 @@ from offsite.log.range import PartitionId, TopicIncarnation
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.errors import BadOption, IncarnationUnclear
 from offsite.model.journal import decided
+from offsite.model.names import amount
 from offsite.model.topic_choices import NEWEST, OLDEST, is_number
 from offsite.model.units import format_time
 from offsite.repository.backup import Backup
@@ -125,7 +126,7 @@ class IncarnationSummary:
         offsets = f"offsets {start:,} to {end - 1:,}" if end > start else "no offsets"
         return (
             f"incarnation {self.number} of {self.of} of {self.topic} ({self.topic_id[:_ID_SHOWN] or 'no id'}, "
-            f"{self.records:,} records, {offsets}, last seen in commit {self.last_commit} of "
+            f"{amount(self.records, 'record')}, {offsets}, last seen in commit {self.last_commit} of "
             f"{format_time(self.last_seen_ms)})"
         )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, amount
 from offsite.model.options import CutChoice, Isolation
 from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
@@ -268,7 +268,7 @@ def _resolved(
     for requested, end in vector.items():
         shape = shapes[requested.topic]
         if requested.partition >= shape.partitions:
-            raise BadOption(f"there is no partition {requested}: the topic has {shape.partitions} partitions")
+            raise BadOption(f"there is no partition {requested}: the topic has {amount(shape.partitions, 'partition')}")
         partition = PartitionId(topic=requested.topic, topic_id=shape.topic_id, partition=requested.partition)
         committed = state.positions[partition].end if partition in state.positions else 0
         if end > committed:

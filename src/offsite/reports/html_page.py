@@ -13,6 +13,7 @@ from html import escape
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size, format_time
 from offsite.model.untrusted.text import printable
 from offsite.repository.commit_history import CommitSummary
@@ -44,7 +45,7 @@ def stored_over_time(points: Sequence[CommitSummary]) -> PlotLine:
     """How the stored bytes grew with the restore points."""
     sums = list(accumulate(point.stored_bytes for point in points))
     spots = [(point.committed_at_ms, stored) for point, stored in zip(points, sums, strict=True)]
-    return _line(spots, f"{format_size(sums[-1])} stored by {len(points):,} restore points")
+    return _line(spots, f"{format_size(sums[-1])} stored by {amount(len(points), 'restore point')}")
 
 
 def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> PlotLine:

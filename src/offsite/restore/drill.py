@@ -15,6 +15,7 @@ from offsite.kafka.cluster import Cluster
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, DamagedObject, OffsiteError, PartitionsFailed
 from offsite.model.ids import dated_id, random_id
+from offsite.model.names import amount
 from offsite.model.options import OffsetsMode
 from offsite.model.selection import SCRATCH_PREFIX, TopicSelection
 from offsite.model.topic_choices import Rename, Renames
@@ -242,7 +243,8 @@ def _left_open(result: RestoreResult) -> str:
     if result.uncompared:
         first = result.uncompared[0]
         return (
-            f"{len(result.uncompared)} partitions were not compared, {first.topic}/{first.partition}: {first.message}"
+            f"{amount(len(result.uncompared), 'partition was', 'partitions were')} not compared, "
+            f"{first.topic}/{first.partition}: {first.message}"
         )
     return "" if result.verified is not None else result.problem
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size
 from offsite.reports.html_page import VerdictStyle, document, facts, items, table, text, verdict
 from offsite.reports.point_report import ConsistencyReport, HoleReport
@@ -92,7 +93,8 @@ def drill_page(report: DrillReport) -> str:
 def _verdict(report: DrillReport) -> str:
     if report.proven:
         lacks = " The backup itself does not have the ranges listed below." if report.lacking else ""
-        said = f"Proven: {report.records:,} records were restored and read back, and they match the backup.{lacks}"
+        records = amount(report.records, "record was", "records were")
+        said = f"Proven: {records} restored and read back, equal to the backup.{lacks}"
     elif report.proven is None:
         said = f"Nothing proven: {report.problem or 'there was nothing to compare.'}"
     else:
@@ -114,10 +116,10 @@ def _facts(report: DrillReport) -> str:
         "Restored to": f"{report.place} (cluster {report.cluster_id})",
         "Began, ended": f"{report.began}, {report.ended} (the repository's clock)",
         "Took": f"{format_duration(report.restore_s)} to restore, {format_duration(report.compare_s)} to read back",
-        "Amount": f"{report.records:,} records, {format_size(report.bytes)} of log",
+        "Amount": f"{amount(report.records, 'record')}, {format_size(report.bytes)} of log",
         "Consistency": _consistency(report.consistency),
         "Seen as": f"a {report.isolation} consumer at the restore point",
-        "Holes": f"{report.holes} ranges that the source had lost before the backup",
+        "Holes": f"{amount(report.holes, 'range')} that the source had lost before the backup",
         "Run by": report.by,
         "With": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
         "Drill, restore": f"{report.drill}, {report.restore or '-'}",

@@ -19,6 +19,7 @@ from offsite.kafka.transaction_replay import TIMEOUTS_MS
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
+from offsite.model.names import amount
 from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration
 from offsite.points.point_in_time import PartitionChain, PointInTime, is_open
@@ -254,8 +255,8 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
                 f"{start:,}"
             )
         if preserved.gap_offsets > preserved.way.gaps_max:
-            count = f"{preserved.gap_offsets:,}"
-            return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
+            gaps = amount(preserved.gap_offsets, "offset")
+            return f"{name} has {gaps} without records, too many to fill without {DIRECT_NEEDS}"
     return ""
 
 

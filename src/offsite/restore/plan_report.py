@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.cleanup_policy import is_compacted
+from offsite.model.names import amount
 from offsite.model.options import OffsetsMode
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
@@ -196,8 +197,8 @@ def _point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
             )
         if topic.repartition is not None:
             yield (
-                f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records are "
-                "distributed by key, and offsets of groups cannot be translated"
+                f"{topic.target} gets {amount(topic.partitions, 'partition')} instead of {topic.source.partitions}: "
+                "records are distributed by key, and offsets of groups cannot be translated"
             )
 
 

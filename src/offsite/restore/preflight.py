@@ -18,6 +18,7 @@ from offsite.kafka.protocol.metadata import NewTopic
 from offsite.kafka.settings import SettingsClient
 from offsite.model.bounds import setting_number
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
+from offsite.model.names import amount
 from offsite.model.options import RetentionMode
 from offsite.model.units import KIB
 from offsite.repository.restores.topic_settings import LeftOutSetting, TargetTopicSettings
@@ -173,7 +174,7 @@ def _left_out(topic: TopicRestore, replicas: int, circumstances: Circumstances) 
     for name in sorted(_OF_THE_SOURCE & source.keys()):
         yield LeftOutSetting(setting=name, value=source[name], reason="it names brokers of the source")
     if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
-        reason = f"the target has only {circumstances.brokers} brokers, so the value there is {replicas}"
+        reason = f"the target has only {amount(circumstances.brokers, 'broker')}, so the value there is {replicas}"
         yield LeftOutSetting(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
     if circumstances.retention == RetentionMode.HOLD:
         for name in _deleting(topic, source, circumstances):

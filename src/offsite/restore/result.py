@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.groups.run import AppliedGroups
+from offsite.model.names import amount
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
@@ -153,8 +154,8 @@ def describe_nothing_restored(result: RestoreResult) -> str:
     aborted_note = f"; the other {aborted:,} are {kinds}" if aborted else ""
     total = aborted + sum(exclusion.records for exclusion in result.excluded)
     return (
-        f"nothing was restored: of the {total:,} records of {topics} that the backup has at commit {result.commit}, "
-        f"{', '.join(parts)}{aborted_note}"
+        f"nothing was restored: of the {amount(total, 'record')} of {topics} that the backup has at commit "
+        f"{result.commit}, {', '.join(parts)}{aborted_note}"
     )
 
 
@@ -178,7 +179,7 @@ def _topics(result: RestoreResult) -> str:
         f"{topic.source} (incarnation {chosen[topic.source].number})" if topic.source in chosen else topic.source
         for topic in sorted(result.topics.values(), key=lambda topic: topic.source)
     ]
-    more = f" and {len(names) - _NAMED_MAX:,} more topics" if len(names) > _NAMED_MAX else ""
+    more = f" and {amount(len(names) - _NAMED_MAX, 'more topic')}" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 

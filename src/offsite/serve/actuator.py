@@ -26,6 +26,7 @@ from offsite.checkpoint.serve import is_free
 from offsite.checkpoint.status import CheckpointPartition, CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
+from offsite.model.names import amount
 from offsite.model.plain import plain
 from offsite.model.units import format_time
 from offsite.model.version import __version__
@@ -260,7 +261,7 @@ def _the_backup(site: Site) -> Backup:
     names = site.repository().backups()
     if len(names) != 1:
         raise BadOption(
-            f"the repository has {len(names)} backups, and this request needs one",
+            f"the repository has {amount(len(names), 'backup')}, and this request needs one",
             hint="start the coordinator with --backup NAME",
         )
     return site.backup(names[0])

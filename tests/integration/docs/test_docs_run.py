@@ -136,7 +136,7 @@ def test_a_deleted_topic_comes_back_with_its_groups(
     ran = run([*begin, *page], folder, steps, environment, port=tutorial.port)
     assert [each.exit_code for each in ran] == [each.exit_code for each in (*begin, *page)], ran[-1].output
     (restored,) = (each.output for each in ran if "restore run" in each.command.text)
-    assert "1 groups are set: 3 offsets set" in restored, restored
+    assert "1 group is set: 3 offsets set" in restored, restored
     assert "orders was deleted at the source: its groups come from commit" in restored
     assert ("at their offsets" in restored) == (offsets == "preserve")
 

@@ -113,4 +113,4 @@ def test_people_see_names_as_they_are(shop: Shop) -> None:
     asked = command("groups", "plan", *shop.backup, *shop.cluster, "--restore", shop.restore)[:-2]
     table = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert shop.group in table
-    assert "1 offsets to set" in table
+    assert "1 offset to set" in table

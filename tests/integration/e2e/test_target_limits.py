@@ -180,7 +180,7 @@ def test_reasons_of_several_kinds_are_told_in_one_refusal(site: Site) -> None:
     request = RestoreRequest(selection=parse_selection([full, narrow]), renames=parse_renames([f"{narrow}={wide}"]))
     with pytest.raises(RestoreRefused) as refusal:
         prepare_restore(site.backup, site.cluster.admin, request)
-    assert f"{full} exists on the target and holds 1 records" in refusal.value.message
+    assert f"{full} exists on the target and holds 1 record" in refusal.value.message
     assert f"{wide} exists with 2 partitions" in refusal.value.message
     assert refusal.value.exit_code == TargetMismatch.exit_code
 

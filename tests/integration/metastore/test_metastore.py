@@ -306,7 +306,7 @@ def test_a_follower_that_is_told_to_end_says_what_it_did(node: Node) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0
-        assert "stopped: 1 commands were added" in err
+        assert "stopped: 1 command was added" in err
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
         runner=Slow(),
         clock=clock,
     )
-    assert found == ["", "no progress in orders/0, orders/1, orders/2 and 1 more partitions"]
+    assert found == ["", "no progress in orders/0, orders/1, orders/2 and 1 more partition"]
     assert longest_wait() is None
 
 

@@ -60,7 +60,7 @@ def test_a_plan_says_what_will_be_made_and_touches_nothing(site: Site) -> None:
         ("retention.ms", "-1"),
     ]
     assert report.notes == (
-        "copy will not get min.insync.replicas=3: the target has only 1 brokers, so the value there is 1",
+        "copy will not get min.insync.replicas=3: the target has only 1 broker, so the value there is 1",
     )
     assert not report.resumes
     assert site.target.topics == {}
@@ -192,7 +192,7 @@ def test_a_target_that_holds_records_is_refused(site: Site) -> None:
     backed_up(site)
     site.target.make_topic("orders", partitions=2)
     site.target.write("orders", [b"theirs"])
-    with pytest.raises(TargetNotEmpty, match="orders exists on the target and holds 1 records") as refused:
+    with pytest.raises(TargetNotEmpty, match="orders exists on the target and holds 1 record") as refused:
         site.plan_restore()
     assert "--rename orders=orders-restored" in refused.value.hint
     assert site.target.values("orders") == [b"theirs"]
@@ -205,7 +205,7 @@ def test_all_that_is_wrong_with_targets_is_said_at_once(site: Site) -> None:
     site.target.make_topic("users", partitions=2, cleanup_policy="compact")
     with pytest.raises(TargetMismatch) as refused:
         site.plan_restore()
-    assert "orders exists with 1 partitions, but the restore needs 2" in refused.value.message
+    assert "orders exists with 1 partition, but the restore needs 2" in refused.value.message
     assert "users exists and is compacted, but the source topic is not" in refused.value.message
 
 

@@ -318,7 +318,7 @@ def test_a_bar_shows_what_is_there_and_what_is_lost() -> None:
     bar = make_bars([topic], [_hole(1, 20, 30)])["orders"]
     assert bar.parts == ((WIDTH * 0.25, WIDTH * 0.25), (WIDTH * 0.5, WIDTH * 0.5))
     assert bar.holes == ((WIDTH * 0.7, WIDTH * 0.1),)
-    assert bar.described == "75 of 100 offsets, 1 holes"
+    assert bar.described == "75 of 100 offsets, 1 hole"
     assert make_bars([_empty(topic)], [])["orders"].parts == ()
     assert bar.times is None
 

@@ -45,6 +45,7 @@ from offsite.log.range import Span, TopicPartition, uncovered
 from offsite.log.records.record import Record
 from offsite.model.bounds import whole_number
 from offsite.model.cleanup_policy import is_compacted
+from offsite.model.names import amount
 
 ALWAYS = (
     "timestamp types are unknown: CreateTime is assumed, and LogAppendTime topics have the times of their producers",
@@ -213,9 +214,9 @@ class OsodevopsReader:
         orphans = find_orphans(sizes, manifest)
         if orphans and (self.adopt_orphans or listed is None):
             manifest = with_orphans(self.files, manifest, {key: sizes[key] for key in orphans}, on_damage)
-            fidelity.append(f"{len(orphans)} segments that no manifest lists were adopted")
+            fidelity.append(f"{amount(len(orphans), 'segment')} adopted that no manifest lists")
         elif orphans:
-            fidelity.append(f"{len(orphans)} segments that the manifest does not list were left out")
+            fidelity.append(f"{amount(len(orphans), 'segment')} left out that the manifest does not list")
         groups, moved = self._groups(manifest, on_damage)
         return ArchiveContents(
             topics=tuple(_archive_topic(topic) for topic in manifest.topics),

@@ -21,6 +21,7 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedArchive
+from offsite.model.names import amount
 
 SEGMENT_BYTES = 32 << 20
 """Before compression: held in memory by a task, compressed, during writing."""
@@ -155,9 +156,9 @@ def _left_out(groups: Mapping[str, GroupOffsets], exported: Mapping[str, GroupOf
     sentences = []
     rows = [row for group in exported.values() for topic in group.topics for row in topic]
     if count := sum(bool(row.metadata) for row in rows):
-        sentences.append(f"the metadata of {count} committed offsets")
+        sentences.append(f"the metadata of {amount(count, 'committed offset')}")
     if count := sum(row.leader_epoch >= 0 for row in rows):
-        sentences.append(f"the leader epochs of {count} committed offsets")
+        sentences.append(f"the leader epochs of {amount(count, 'committed offset')}")
     if count := offset_count(groups) - offset_count(exported):
-        sentences.append(f"{count} committed offsets on other topics")
+        sentences.append(f"{amount(count, 'committed offset')} on other topics")
     return sentences

@@ -13,6 +13,7 @@ from offsite.cli.options import Output, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit
 from offsite.cli.views.repository import hole_lines
 from offsite.model.errors import Damaged, UnfitArchive
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _render(inspection: ArchiveInspection) -> Iterator[Line]:
     yield table
     if inspection.segments:
         yield from _render_segments(inspection)
-    yield f"{inspection.groups:,} groups with {inspection.group_offsets:,} committed offsets"
+    yield f"{amount(inspection.groups, 'group')} with {amount(inspection.group_offsets, 'committed offset')}"
     yield from hole_lines(inspection.holes, begin="hole: ")
     for damage in inspection.damaged:
         yield f"damaged: {damage}"
@@ -127,11 +128,11 @@ def _render_reindexed(result: ReindexResult) -> Iterator[Line]:
     for segment in result.segments:
         cut = f", {segment.cut_bytes} torn bytes cut off" if segment.cut_bytes else ""
         state = "index written again" if segment.is_rewritten else "index was correct"
-        yield f"{segment.file}: {segment.records:,} records, {state}{cut}"
+        yield f"{segment.file}: {amount(segment.records, 'record')}, {state}{cut}"
     for key in result.partition_indexes:
         yield f"{key}: written again"
     for key in result.removed:
         yield f"{key}: removed, it had no records"
     for damage in result.damage:
         yield f"damaged: {damage}"
-    yield f"{result.records:,} records in {len(result.segments)} segments"
+    yield f"{amount(result.records, 'record')} in {amount(len(result.segments), 'segment')}"

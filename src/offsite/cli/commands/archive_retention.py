@@ -23,6 +23,7 @@ from offsite.cli.output import (
 )
 from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time, parse_duration_s, parse_size
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def render_plan(report: ArchiveRetentionReport) -> Iterator[Line]:
     yield from _render_files(report, "would be removed")
     if report.deleted_objects:
         size = format_size(report.deleted_bytes)
-        yield f"  {len(report.deleted_objects)} objects ({size}) of files removed earlier would be deleted"
+        yield f"  {amount(len(report.deleted_objects), 'object')} ({size}) of files removed earlier would be deleted"
     table = Table("topic", "partition", "from offset", "to offset", "files", "size", "kept because")
     for partition in report.kept:
         row = (
@@ -154,11 +155,11 @@ def render_done(report: ArchiveRetentionReport) -> Iterator[Line]:
         yield f"{report.format} archive {report.archive}: nothing to delete"
         return
     yield from _render_files(report, "removed")
-    yield f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})"
+    yield f"  deleted: {amount(len(report.deleted_objects), 'object')} ({format_size(report.deleted_bytes)})"
     if report.waiting_objects:
         size = format_size(report.waiting_bytes)
         yield (
-            f"  {report.waiting_objects} objects ({size}) are not deleted yet: run this command again when "
+            f"  {amount(report.waiting_objects, 'object')} ({size}) not deleted yet: run this command again when "
             "--collect-after has passed"
         )
     for key in report.locked_objects:
@@ -176,7 +177,7 @@ def audit_line(line: ArchiveAuditReport) -> str:
 def _render_files(report: ArchiveRetentionReport, verb: str) -> Iterator[Line]:
     count, size = len(report.removed_files), format_size(report.removed_bytes)
     kept_size = format_size(report.kept_bytes)
-    yield f"{report.format} archive {report.archive}: {count} files ({size}) {verb}, {kept_size} kept"
+    yield f"{report.format} archive {report.archive}: {amount(count, 'file')} ({size}) {verb}, {kept_size} kept"
     if report.from_ms != report.at_ms:
         since = (
             f"from {format_time(report.from_ms)}, the newest record"
@@ -262,7 +263,7 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
     if planned.going or planned.collectable:
         if not yes:
             emit_notice(report, render=render_plan)
-            confirm(f"delete {len(planned.going)} files of {target.place}?")
+            confirm(f"delete {amount(len(planned.going), 'file')} of {target.place}?")
         report = make_retention_report(target, planned, result=carry_out(target, planned, clock=SystemClock()))
     emit(report, output=output, render=render_done)
 

@@ -16,7 +16,7 @@ from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit, no
 from offsite.cli.views.backup import render_result
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.units import format_size
 
 if TYPE_CHECKING:
@@ -232,6 +232,6 @@ def _render_plan(report: PlanReport) -> Iterator[Line]:
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     yield (
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
-        f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups; "
+        f"in {amount(report.tasks, 'task')}, {amount(report.holes, 'hole')}; {amount(report.groups, 'group')}; "
         f"about {format_size(report.driver_bytes)} of memory for the driver"
     )

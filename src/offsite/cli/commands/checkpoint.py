@@ -13,6 +13,7 @@ from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, 
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, note, remark_lines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.names import amount
 from offsite.model.selection import escape_pattern
 from offsite.model.units import format_duration, format_time
 
@@ -72,7 +73,7 @@ def render_checkpoint(report: CheckpointReport) -> Iterator[Line]:
         at = f"offset {partition.reached:,} of {partition.end:,}" if partition.end >= 0 else "end offset not known"
         yield f"  {partition.topic}/{partition.partition}: {partition.status.value}, {at}"
     if len(behind) > _LINES_MAX:
-        yield f"  and {len(behind) - _LINES_MAX} more partitions"
+        yield f"  and {amount(len(behind) - _LINES_MAX, 'more partition')}"
 
 
 def render_explanation(explanation: Explanation) -> Iterator[Line]:
@@ -89,13 +90,16 @@ def render_explanation(explanation: Explanation) -> Iterator[Line]:
             if partition.end < partition.copied
             else f"ends at {partition.end:,}"
         )
-        yield f"  {partition.topic}/{partition.partition} {end_text}, without {partition.transactions} transactions"
+        yield (
+            f"  {partition.topic}/{partition.partition} {end_text}, without "
+            f"{amount(partition.transactions, 'transaction')}"
+        )
     for transaction in explanation.left_out[:_LINES_MAX]:
         yield f"  left out: {transaction.name} in {', '.join(transaction.partitions[:5])}: {transaction.why}"
     if explanation.left_out_count > min(_LINES_MAX, len(explanation.left_out)):
         yield f"  {explanation.left_out_count} are left out in total"
     if explanation.groups:
-        yield f"  {explanation.groups} group offsets are set to match the cut"
+        yield f"  {amount(explanation.groups, 'group offset is', 'group offsets are')} set to match the cut"
     yield from _render_participants(explanation.participants)
     yield from remark_lines(explanation.notes)
     if explanation.has_cut and not (explanation.partitions or explanation.left_out_count or explanation.groups):

@@ -18,6 +18,7 @@ from offsite.cli.views.verify import (
 )
 from offsite.cli.wiring import SparkOptions, connect, open_backup, open_repository, spark
 from offsite.model.clock import SystemClock
+from offsite.model.names import amount
 from offsite.model.units import format_size, parse_duration_s
 from offsite.upkeep.retention.policy import OFF, parse_retain
 
@@ -244,9 +245,9 @@ def _render_plan(report: CollectionReport) -> Iterator[Line]:
         yield f"backup {report.backup}: nothing to collect"
         return
     yield (
-        f"backup {report.backup}: {report.objects} objects ({format_size(report.bytes)}) that no restore needs, "
-        f"replaced or removed by commits up to {report.upto}; {format_size(report.bytes_to_read)} with the same "
-        "records are read first"
+        f"backup {report.backup}: {amount(report.objects, 'object')} ({format_size(report.bytes)}) that no restore "
+        f"needs, replaced or removed by commits up to {report.upto}; {format_size(report.bytes_to_read)} with the "
+        "same records are read first"
     )
     yield from first_lines(report.keys, "  {}".format, most=_LISTED_MAX, more=REST_IN_JSON)
     if not report.is_last:
@@ -258,7 +259,7 @@ def _print_kept(commits: Sequence[DisbelievedCommit]) -> Iterator[Line]:
         by = f"by {commit.who}, as the audit says" if commit.who else "without a line in the audit"
         yield f"  commit {commit.commit} removes data, {by}: nothing is deleted for this commit: {commit.why}"
     if len(commits) > _LISTED_MAX:
-        yield f"  and {len(commits) - _LISTED_MAX} more commits; -o json lists them"
+        yield f"  and {amount(len(commits) - _LISTED_MAX, 'more commit')}; -o json lists them"
     if any(not commit.waits for commit in commits):
         yield (
             "  next: offsite retention log; if the removal is correct: offsite collect run --retain …, or "
@@ -274,6 +275,6 @@ def _render_collected(result: CollectionResult) -> Iterator[Line]:
         yield "nothing to collect"
         return
     yield (
-        f"collected {result.objects} objects ({format_size(result.bytes)}), replaced or removed by commits up to "
-        f"{result.upto}"
+        f"collected {amount(result.objects, 'object')} ({format_size(result.bytes)}), replaced or removed by commits "
+        f"up to {result.upto}"
     )

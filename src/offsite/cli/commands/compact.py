@@ -12,6 +12,7 @@ from offsite.cli.options import BackupName, Output, Repo, Yes, takes
 from offsite.cli.output import REST_IN_JSON, Line, OutputFormat, confirm, emit, emit_notice, first_lines
 from offsite.cli.wiring import SparkOptions, open_backup, spark
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
@@ -190,16 +191,16 @@ def _render_plan(report: CompactionReport) -> Iterator[Line]:
         yield f"backup {report.backup}: nothing to compact{why}"
         return
     yield (
-        f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact; the latest record "
-        "of each key at each restore point is kept"
+        f"backup {report.backup}: {amount(report.records, 'record')} ({format_size(report.bytes)}) to compact; the "
+        "latest record of each key at each restore point is kept"
     )
     yield from first_lines(report.regions, _region, most=_LISTED_MAX, more=REST_IN_JSON)
 
 
 def _region(region: RegionReport) -> str:
     return (
-        f"  {region.topic}/{region.partition} [{region.start}, {region.end}): {region.records} records in "
-        f"{region.segments} segments, {format_size(region.dirty_bytes)} of {format_size(region.bytes)} new"
+        f"  {region.topic}/{region.partition} [{region.start}, {region.end}): {amount(region.records, 'record')} in "
+        f"{amount(region.segments, 'segment')}, {format_size(region.dirty_bytes)} of {format_size(region.bytes)} new"
     )
 
 
@@ -208,8 +209,8 @@ def _render_done(report: CompactedReport) -> Iterator[Line]:
         yield f"backup {report.backup}: nothing was compacted"
     else:
         yield (
-            f"compacted {report.records_before} records ({format_size(report.bytes_before)}) to {report.records_after} "
-            f"({format_size(report.bytes_after)}) in commit {report.commit}"
+            f"compacted {amount(report.records_before, 'record')} ({format_size(report.bytes_before)}) to "
+            f"{report.records_after} ({format_size(report.bytes_after)}) in commit {report.commit}"
         )
     if report.left_alone:
-        yield f"  {report.left_alone} regions were not changed; the log says why"
+        yield f"  {amount(report.left_alone, 'region was', 'regions were')} not changed; the log says why"

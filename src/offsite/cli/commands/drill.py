@@ -17,6 +17,7 @@ from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit, note
 from offsite.cli.views.verify import render_lacking
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, OutputNotWritten
+from offsite.model.names import amount
 from offsite.model.plain import plain
 from offsite.model.units import format_duration, format_size
 from offsite.restore.options import RestoreWords
@@ -187,12 +188,13 @@ def _render(report: DrillReport, *, place: str) -> Iterator[Line]:
     verdict = {True: "PROVEN", False: "NOT PROVEN", None: "NOTHING PROVEN"}[report.proven]
     yield (
         f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
-        f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
-        f"read back in {format_duration(report.compare_s)})"
+        f"({amount(report.records, 'record')}, {format_size(report.bytes)}; restored in "
+        f"{format_duration(report.restore_s)}, read back in {format_duration(report.compare_s)})"
     )
     for topic in report.topics:
         offsets = "offsets kept" if topic.same_offsets else "gap-free"
-        yield f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}"
+        content = f"{amount(topic.records, 'record')} in {amount(topic.partitions, 'partition')}"
+        yield f"  {topic.source}: {content}, {offsets}"
     for warning in report.warnings:
         yield f"  warning: {warning}"
     if report.problem:

@@ -32,6 +32,7 @@ from offsite.cli.views.repository import hole_lines
 from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 from offsite.model.selection import parse_groups, split_all
 from offsite.model.units import format_size, parse_duration_s
 from offsite.restore.options import PointWords, parse_point
@@ -256,8 +257,8 @@ def _render_plan(report: ExportPlanReport) -> Iterator[Line]:
     yield table
     yield (
         f"export {report.source} into the {report.format} archive {report.archive}: about "
-        f"{format_size(report.estimated_bytes)} in {report.tasks} tasks, {len(report.holes)} holes; "
-        f"{report.groups} groups"
+        f"{format_size(report.estimated_bytes)} in {amount(report.tasks, 'task')}, "
+        f"{amount(len(report.holes), 'hole')}; {amount(report.groups, 'group')}"
     )
     yield from remark_lines(report.notes)
 
@@ -265,12 +266,13 @@ def _render_plan(report: ExportPlanReport) -> Iterator[Line]:
 def _render_result(result: ExportResult) -> Iterator[Line]:
     yield f"export of {result.source} into the {result.format} archive {result.archive}"
     yield (
-        f"  {result.records:,} records of {result.topics} topics in {result.files} files, "
-        f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets"
+        f"  {amount(result.records, 'record')} of {amount(result.topics, 'topic')} in {amount(result.files, 'file')}, "
+        f"{format_size(result.size_bytes)}; {amount(result.groups, 'group')} with "
+        f"{amount(result.group_offsets, 'offset')}"
     )
     yield from hole_lines(result.holes)
     for loss, records in result.losses:
-        yield f"  lost: {loss}, in {records:,} records"
+        yield f"  lost: {loss}, in {amount(records, 'record')}"
     for lack in result.not_held:
         yield f"  not in this format: {lack}"
     for sick in result.sick:

@@ -26,6 +26,7 @@ from offsite.cli.options import (
 from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, note
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time, parse_duration_s
 from offsite.repository.generation_sets.entry import Instance
 
@@ -126,7 +127,7 @@ def _render_set(generation_set: SetReport) -> Iterator[Line]:
             f"  the next generation was requested at {format_time(generation_set.asked_ms)}: does the other instance "
             "run?"
         )
-    yield f"  {generation_set.removed} earlier generations are removed"
+    yield f"  {amount(generation_set.removed, 'earlier generation is', 'earlier generations are')} removed"
     for removal in generation_set.removals:
         yield f"    {_removal(removal)}"
     if not generation_set.restore_from:

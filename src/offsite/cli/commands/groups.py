@@ -15,6 +15,7 @@ from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm,
 from offsite.cli.views.repository import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 from offsite.model.selection import parse_groups, split_all
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _render_show(shown: ShownGroups) -> Iterator[Line]:
     yield from _render_rest(len(rows))
     yield from remark_lines(shown.notes)
     yield from render_gone(shown.gone)
-    yield f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})"
+    yield f"{amount(len(shown.groups), 'group')} of backup {shown.backup} as of commit {shown.commit} ({shown.origin})"
 
 
 def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
@@ -221,9 +222,9 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     yield from _render_failed(report.failed)
     counts = report.counts
     yield (
-        f"{len(report.groups):,} groups of backup {report.backup} as of commit {report.commit} ({report.origin}): "
-        f"{counts.to_set:,} offsets to set, {counts.unchanged:,} already set, {counts.clamped:,} clamped to the log, "
-        f"{counts.missing:,} without a partition, {counts.refused:,} refused"
+        f"{amount(len(report.groups), 'group')} of backup {report.backup} as of commit {report.commit} "
+        f"({report.origin}): {amount(counts.to_set, 'offset')} to set, {counts.unchanged:,} already set, "
+        f"{counts.clamped:,} clamped to the log, {counts.missing:,} without a partition, {counts.refused:,} refused"
     )
 
 
@@ -234,7 +235,10 @@ def records_flag(records: str | None) -> str:
 
 def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iterator[Line]:
     """Show the groups now in place; also the last lines of a restore."""
-    yield f"{result.groups:,} groups are set: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
+    yield (
+        f"{amount(result.groups, 'group is', 'groups are')} set: {amount(result.offsets_set, 'offset')} set, "
+        f"{result.unchanged:,} already set"
+    )
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
         yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"
@@ -247,13 +251,16 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
         )
     if result.behind:
         yield (
-            f"  {result.behind:,} offsets point to records that the source had deleted: their groups continue at the "
-            "next record"
+            f"  {amount(result.behind, 'offset points', 'offsets point')} to records that the source had deleted: "
+            "their groups continue at the next record"
         )
     if result.clamped:
-        yield f"  warning: {result.clamped:,} offsets were outside the log and were set to its nearest end"
+        yield (
+            f"  warning: {amount(result.clamped, 'offset was', 'offsets were')} outside the log, and set to the "
+            "nearest end of the log"
+        )
     if result.missing:
-        yield f"  {result.missing:,} offsets have no partition on the cluster and were left out"
+        yield f"  {amount(result.missing, 'offset has', 'offsets have')} no partition on the cluster: left out"
     for topic in result.absent_topics:
         yield f"  topic {topic} is not on the cluster: its offsets were left out"
     yield from remark_lines(result.notes)
@@ -266,8 +273,8 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
 
 def _render_undone(result: UndoneGroups) -> Iterator[Line]:
     yield (
-        f"{result.groups:,} groups are back to the state before change {result.change}: "
-        f"{result.offsets_put_back:,} offsets set back, {result.offsets_removed:,} removed"
+        f"{amount(result.groups, 'group is', 'groups are')} back to the state before change {result.change}: "
+        f"{amount(result.offsets_put_back, 'offset')} set back, {result.offsets_removed:,} removed"
     )
     yield from _render_failed(result.failed)
 
@@ -279,7 +286,7 @@ def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:
 
 def _render_rest(rows: int) -> Iterator[Line]:
     if rows > ROWS_SHOWN:
-        yield f"… {rows - ROWS_SHOWN:,} more rows: -o json has all of them"
+        yield f"… {amount(rows - ROWS_SHOWN, 'more row')}: -o json has all of them"
 
 
 def _offset(offset: int) -> str:

@@ -14,6 +14,7 @@ from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit
 from offsite.cli.views.repository import hole_lines
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.head import Head
+from offsite.model.names import amount
 from offsite.model.selection import parse_selection, split_all
 from offsite.model.units import format_size
 
@@ -96,11 +97,11 @@ def render_import(result: ImportResult) -> Iterator[Line]:
     """Show the imported data, without the next step."""
     yield f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}"
     yield (
-        f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
-        f"{format_size(result.stored_bytes)} in {result.segments} segments"
+        f"  {amount(result.records, 'record')}, {format_size(result.bytes)} of {amount(result.topics, 'topic')}, "
+        f"stored as {format_size(result.stored_bytes)} in {amount(result.segments, 'segment')}"
     )
     if result.groups is not None:
-        yield f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets"
+        yield f"  {amount(result.groups.groups, 'group')} with {amount(result.groups.offsets, 'committed offset')}"
     yield from hole_lines(result.holes)
     for damage in result.damaged:
         yield f"  damaged: {damage}"

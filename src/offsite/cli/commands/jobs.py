@@ -11,6 +11,7 @@ import typer
 from offsite.cli.options import Output, Repo
 from offsite.cli.output import Line, OutputFormat, Table, emit
 from offsite.cli.wiring import open_repository
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time, parse_duration_s
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def _render_list(listing: JobList) -> Iterator[Line]:
 
 def _render_forgotten(forgotten: ForgetResult) -> Iterator[Line]:
     yield (
-        f"{len(forgotten.jobs):,} job records deleted"
-        + (f", {forgotten.kept:,} others of that age are kept" if forgotten.kept else "")
+        f"{amount(len(forgotten.jobs), 'job record')} deleted"
+        + (f", {amount(forgotten.kept, 'other')} of that age kept" if forgotten.kept else "")
     )
 
 
@@ -100,8 +101,8 @@ def _render_job(report: JobReport) -> Iterator[Line]:
         yield f"  cancel requested by {report.cancelled_by}"
     if (progress := report.progress) is not None and report.ended_at_ms < 0:
         yield (
-            f"  {progress.label}: {format_size(progress.moved_bytes)}, {progress.records:,} records, "
-            f"{progress.tasks_done}/{progress.tasks_total} tasks"
+            f"  {progress.label}: {format_size(progress.moved_bytes)}, {amount(progress.records, 'record')}, "
+            f"{progress.tasks_done}/{amount(progress.tasks_total, 'task')}"
         )
     if report.worker:
         yield f"  {report.worker} works on it"

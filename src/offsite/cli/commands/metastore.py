@@ -16,6 +16,7 @@ from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import connect
 from offsite.metastore.folder import ENABLED, MetastoreWords, Switch, parse_location, parse_place, parse_topic
 from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time, parse_duration_s
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def render_backup(view: MetastoreView) -> Iterator[Line]:
         yield f"ANOTHER HISTORY: {view.diverged}; a new file was begun, the old file is kept"
     if view.verdict.is_alarm:
         yield (
-            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are only in "
-            f"{view.older or 'the file'}"
+            f"ALARM: the topic {view.topic} is {view.verdict.value}: "
+            f"{amount(view.missing, 'command is', 'commands are')} only in {view.older or 'the file'}"
         )
     if view.undecided:
-        yield f"a transaction is open: the {view.undecided:,} offsets from it on are not backed up yet"
+        yield f"a transaction is open: {amount(view.undecided, 'offset is', 'offsets are')} not backed up yet"
     new = f", {view.appended:,} of them new" if view.appended else ""
     where = f" in {view.file} ({format_size(view.size_bytes)})" if view.file else ""
-    yield f"{view.topic}: {view.verdict.value}, {view.commands:,} commands{new}{where}"
+    yield f"{view.topic}: {view.verdict.value}, {amount(view.commands, 'command')}{new}{where}"
 
 
 def render_status(report: MetastoreStatusReport) -> Iterator[Line]:
@@ -72,7 +73,10 @@ def render_status(report: MetastoreStatusReport) -> Iterator[Line]:
         yield from _lines(f"{backup.file.name}: ", backup.problems)
         yield from _lines("warning: ", backup.warnings)
         if backup.unchecked:
-            yield f"{backup.file.name}: {backup.unchecked:,} commands are in no sidecar: their bytes are unchecked"
+            yield (
+                f"{backup.file.name}: {amount(backup.unchecked, 'command is', 'commands are')} in no sidecar, "
+                "with unchecked bytes"
+            )
 
 
 def render_verification(report: MetastoreVerifyReport) -> Iterator[Line]:
@@ -83,34 +87,40 @@ def render_verification(report: MetastoreVerifyReport) -> Iterator[Line]:
     if report.difference:
         yield f"DIFFERENT: {report.difference}"
     if report.missing:
-        yield f"DIFFERENT: {report.against} ends before the file: {report.missing:,} commands are missing"
+        yield (
+            f"DIFFERENT: {report.against} ends before the file: "
+            f"{amount(report.missing, 'command is', 'commands are')} missing"
+        )
     if report.more:
-        yield f"DIFFERENT: {report.against} has {report.more:,} commands that are not in the file"
+        yield (
+            f"DIFFERENT: {report.against} has {amount(report.more, 'command that is', 'commands that are')} not in "
+            "the file"
+        )
     checked = "every byte is as written" if report.described else "each line has a key and a value (no sidecar)"
     if report.unchecked:
         checked += f", except {report.unchecked:,} at the end that are not in the sidecar"
     same = f"; {report.against} has the same commands" if report.against else ""
     if report.ok:
-        yield f"{report.file}: {report.commands:,} commands; {checked}{same}"
+        yield f"{report.file}: {amount(report.commands, 'command')}; {checked}{same}"
 
 
 def render_restore_plan(plan: MetastoreRestorePlan) -> Iterator[Line]:
     existing_commands = len(plan.existing.records) if plan.existing else 0
-    yield f"{plan.topic}: {plan.commands:,} commands from {plan.file}"
+    yield f"{plan.topic}: {amount(plan.commands, 'command')} from {plan.file}"
     if plan.is_there_already:
         lacking = ", ".join(f"{name}={value}" for name, value in sorted(plan.lacking.items()))
         yield f"  the topic has exactly these commands already: {f'sets {lacking}' if lacking else 'nothing to do'}"
         return
     if plan.existing is not None:
         yield (
-            f"  its present content ({existing_commands:,} commands) is copied beside the file, then the topic is "
-            "deleted"
+            f"  its present content ({amount(existing_commands, 'command')}) is copied beside the file, then the "
+            "topic is deleted"
         )
     settings = ", ".join(f"{name}={value}" for name, value in sorted(plan.configs.items()))
     yield f"  the topic is created with one partition and {settings}"
     placed = plan.placement
     yield (
-        f"  each command gets its old offset ({placed.filled:,} empty offsets are filled)"
+        f"  each command gets its old offset ({amount(placed.filled, 'empty offset is', 'empty offsets are')} filled)"
         if placed.same_offsets
         else f"  commands get new offsets: {placed.why}"
     )
@@ -129,7 +139,7 @@ def render_restored(result: MetastoreRestoreResult) -> Iterator[Line]:
         yield f"the previous content is kept in {result.copy}"
     left_out = f", {result.skipped:,} left out" if result.skipped else ""
     offsets = ", each at its old offset" if result.same_offsets else ""
-    yield f"{result.topic}: {result.commands:,} commands{left_out}{offsets}; read back and compared"
+    yield f"{result.topic}: {amount(result.commands, 'command')}{left_out}{offsets}; read back and compared"
     yield "next: start the ksqlDB servers; they read the topic when they start"
 
 
@@ -319,7 +329,7 @@ def _follow(options: MetastoreBackupOptions, source: CommandSource, live: LiveBa
         try:
             follow_topic(live, source, outages=outages, clock=clock, on_look=shown.look)
         except KeyboardInterrupt:
-            note(f"stopped: {live.view.appended} commands were added")
+            note(f"stopped: {amount(live.view.appended, 'command was', 'commands were')} added")
 
 
 class _ViewPrinter:

@@ -28,6 +28,7 @@ from offsite.cli.views.backup import OutageLines, render_commit
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 
 if TYPE_CHECKING:
     from offsite.engine.rate_limits import RateLimits
@@ -289,7 +290,7 @@ def _render_expired(result: ExpiryResult) -> Iterator[Line]:
     if result.left_to:
         yield f"nothing to do: {result.left_to}"
         return
-    yield f"{result.points} restore points were deleted"
+    yield f"{amount(result.points, 'restore point was', 'restore points were')} deleted"
     for name in result.removed:
         yield f"deleted: {name}"
     for kept_backup in result.kept:

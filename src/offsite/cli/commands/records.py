@@ -20,6 +20,7 @@ from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 from offsite.model.selection import split_all
 from offsite.model.units import format_time
 from offsite.model.untrusted.text import decode_text, printable
@@ -191,7 +192,7 @@ def search(
     records = _search(plan, engine) if plan.tasks else []
     emit_each(records[:limit], name="records", output=output, line=record_line)
     if len(records) > limit:
-        note(f"there are more than {limit} records; see them with --limit")
+        note(f"there are more than {amount(limit, 'record')}; see them with --limit")
 
 
 def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:

@@ -26,7 +26,7 @@ from offsite.cli.views.repository import (
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.ids import random_id
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _render_holes(detail: BackupDetail) -> Iterator[Line]:
     if detail.expected_deletions:
         topics = {hole.topic for hole in detail.expected_deletions}
         yield (
-            f"expected deletions in {len(topics)} topics, no loss: all groups had read the records, or "
+            f"expected deletions in {amount(len(topics), 'topic')}, no loss: all groups had read the records, or "
             "--expect-deletes names the topic (-o json lists them)"
         )
     if detail.pins:
@@ -213,7 +213,9 @@ def _render_detail(detail: BackupDetail) -> Iterator[Line]:
             yield f"deleted at the source at {format_time(topic.deleted_ms)} or before, kept in the backup: {named}"
     yield from _render_holes(detail)
     for branch in detail.branches:
-        yield f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
+        yield (
+            f"branch {branch.branch} of {branch.topic}/{branch.partition}, {amount(branch.records, 'record')}: {branch}"
+        )
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(
@@ -227,7 +229,7 @@ def _render_detail(detail: BackupDetail) -> Iterator[Line]:
     for pin in detail.pins:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
         yield f"pinned: commit {pin.seq}, {until}: {pin.reason}"
-    yield f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}"
+    yield f"{amount(len(detail.restore_points), 'restore point')}, shown as of commit {detail.commit}"
     yield from render_not_carried(detail.not_carried)
     yield from _render_consistency(detail)
 

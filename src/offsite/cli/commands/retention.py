@@ -11,6 +11,7 @@ import typer
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes, takes
 from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, emit_each, emit_notice, remark_lines
 from offsite.cli.wiring import connect, open_backup, open_repository
+from offsite.model.names import amount
 from offsite.model.units import format_size, format_time
 from offsite.upkeep.retention.policy import PolicyWords, parse_policy
 
@@ -30,11 +31,14 @@ _LISTED_MAX = 20
 def render_plan(report: RetentionReport) -> Iterator[Line]:
     yield from _render_kept(report)
     if report.removed_points:
-        yield f"  {_points(report.removed_points)} would be deleted, {report.rule}: {_spans(report.removed_commits)}"
+        yield (
+            f"  {amount(report.removed_points, 'restore point')} would be deleted, {report.rule}: "
+            f"{_spans(report.removed_commits)}"
+        )
     if report.removed_segments:
         yield (
-            f"  {report.removed_segments} segments ({format_size(report.removed_bytes)}) that no restore point would "
-            "need then would be deleted"
+            f"  {amount(report.removed_segments, 'segment')} ({format_size(report.removed_bytes)}) that no restore "
+            "point would need then would be deleted"
         )
     if not report.removed_points and not report.removed_segments:
         yield "  nothing would be deleted"
@@ -50,8 +54,9 @@ def render_done(report: RetentionReport) -> Iterator[Line]:
         yield "  nothing was to be deleted"
     else:
         yield (
-            f"  commit {report.commit} removes {_points(report.removed_points)} and {report.removed_segments} segments "
-            f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
+            f"  commit {report.commit} removes {amount(report.removed_points, 'restore point')} and "
+            f"{amount(report.removed_segments, 'segment')} ({format_size(report.removed_bytes)}); the next collection "
+            "after the grace time deletes their objects"
         )
     yield from _render_next(report)
     yield from remark_lines(report.notes)
@@ -85,8 +90,10 @@ def _render_kept(report: RetentionReport) -> Iterator[Line]:
     yield table
     hidden = len(report.kept) - _LISTED_MAX
     if hidden > 0:
-        yield f"  and {hidden} older runs; -o json lists them"
-    yield f"backup {report.backup} keeps {_points(report.kept_points)}, {format_size(report.kept_bytes)}"
+        yield f"  and {amount(hidden, 'older run')}; -o json lists them"
+    yield (
+        f"backup {report.backup} keeps {amount(report.kept_points, 'restore point')}, {format_size(report.kept_bytes)}"
+    )
 
 
 def _render_next(report: RetentionReport) -> Iterator[Line]:
@@ -96,13 +103,9 @@ def _render_next(report: RetentionReport) -> Iterator[Line]:
         yield f"  next: commit {report.next_commit}, when newer restore points take its place"
 
 
-def _points(number: int) -> str:
-    return f"{number:,} restore point{'' if number == 1 else 's'}"
-
-
 def _spans(spans: Sequence[CommitSpan]) -> str:
     listed = ", ".join(map(_span, spans[:_LISTED_MAX]))
-    return listed if len(spans) <= _LISTED_MAX else f"{listed} and {len(spans) - _LISTED_MAX} more runs"
+    return listed if len(spans) <= _LISTED_MAX else f"{listed} and {amount(len(spans) - _LISTED_MAX, 'more run')}"
 
 
 def _span(span: CommitSpan | KeptPoints) -> str:
@@ -172,8 +175,8 @@ def apply(
     if not planned.is_empty and not yes:
         emit_notice(retention_report(planned), render=render_plan)
         confirm(
-            f"delete {planned.points} restore points of backup {options.backup}, and the data that no other restore "
-            "point needs?"
+            f"delete {amount(planned.points, 'restore point')} of backup {options.backup}, and the data that no other "
+            "restore point needs?"
         )
     result = apply_retention(opened, planned, clock=clock, force=force, cluster_retention=cluster_settings)
     forget_searches(opened.store)

@@ -18,6 +18,7 @@ from offsite.cli.options import Output, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit, note
 from offsite.cli.wiring import SparkOptions, spark
 from offsite.model.errors import BadOption
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -191,8 +192,8 @@ def _render_demo(result: DemoResult) -> Iterator[Line]:
         if topic.difference:
             yield f"{topic.topic}: {topic.difference}"
     yield (
-        f"{result.records:,} records were restored; key, value, headers, timestamp and order were compared "
-        f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})"
+        f"{amount(result.records, 'record was', 'records were')} restored; key, value, headers, timestamp and order "
+        f"were compared ({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})"
     )
     yield f"the consumer group continues at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders"
     yield "now with your own cluster:"

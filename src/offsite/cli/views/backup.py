@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from offsite.cli.output import Line, note
 from offsite.cli.views.repository import hole_lines, render_not_carried
 from offsite.model.head import Head
-from offsite.model.names import named
+from offsite.model.names import amount, named
 from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ SHOWN_AGAIN_S = 60.0
 def render_result(result: BackupResult) -> Iterator[Line]:
     yield f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}"
     yield (
-        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
-        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments"
+        f"  {amount(result.records, 'record')}, {format_size(result.bytes)} from "
+        f"{amount(result.partitions, 'partition')} of {amount(result.topics, 'topic')}, stored as "
+        f"{format_size(result.stored_bytes)} in {amount(result.segments, 'segment')}"
     )
     if result.groups is not None:
         yield from _render_groups(result.groups)
@@ -46,8 +47,9 @@ def render_result(result: BackupResult) -> Iterator[Line]:
 def render_commit(result: BackupResult) -> Iterator[Line]:
     """Show the result as a line, for successive runs."""
     yield (
-        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
-        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
+        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {amount(result.records, 'record')}, "
+        f"{format_size(result.bytes)} in {amount(result.segments, 'segment')} of "
+        f"{amount(result.partitions, 'partition')}"
     )
     yield from _render_troubles(result)
 
@@ -59,15 +61,15 @@ def _render_troubles(result: BackupResult) -> Iterator[Line]:
         deleted = sum(hole.end - hole.start for hole in result.expected_deletions)
         topics = sorted({hole.topic for hole in result.expected_deletions})
         yield (
-            f"  expected deletions, no loss: {deleted:,} offsets of {named(topics, most=_NAMED_MAX)} had been read by "
-            "all groups, or were declared"
+            f"  expected deletions, no loss: {amount(deleted, 'offset')} of {named(topics, most=_NAMED_MAX)} had been "
+            "read by all groups, or were declared"
         )
     for branch in result.cut_back:
         yield f"  ALARM: {branch}"
         if branch.last_commit:
             yield (
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
-                f"{branch.topic} restores the {branch.records:,} records that the source has lost"
+                f"{branch.topic} restores the {amount(branch.records, 'record')} that the source has lost"
             )
     if result.no_cut:
         yield f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}"
@@ -84,7 +86,7 @@ def _render_troubles(result: BackupResult) -> Iterator[Line]:
 def _render_groups(saved: SavedGroups) -> Iterator[Line]:
     if saved.groups:
         since = "" if saved.changed else ", as before"
-        yield f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}"
+        yield f"  {amount(saved.groups, 'group')} with {amount(saved.offsets, 'committed offset')}{since}"
     if saved.note:
         yield f"  note: {saved.note}"
     for failure in saved.failed:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsite.cli.output import Line, Table
+from offsite.model.names import amount
 from offsite.model.plain import plain
 from offsite.model.units import format_duration, format_size, format_time
 
@@ -112,8 +113,8 @@ def _queue(place: QueuePlace) -> str:
 
 def render_members(shared: MemberList) -> Iterator[Line]:
     member_count = sum(not member.gone for member in shared.members)
-    noun = "resource shares" if member_count == 1 else "resources share"
-    yield f"{member_count} {noun} {shared.identity} in {shared.repository}"
+    sharing = amount(member_count, "resource shares", "resources share")
+    yield f"{sharing} {shared.identity} in {shared.repository}"
     for member in shared.members:
         yield f"  {member.id}  {member.name}: {_membership(member)}"
         yield f"    {member.operator} reported it last, at {format_time(member.at_ms)}"
@@ -141,7 +142,7 @@ def render_release(plan: ReleasePlan) -> Iterator[Line]:
     if plan.problem:
         yield f"  its content is not known: {plan.problem}"
     else:
-        content = f"{plan.records:,} records, {format_size(plan.bytes)}, {plan.points:,} restore points"
+        content = f"{amount(plan.records, 'record')}, {format_size(plan.bytes)}, {amount(plan.points, 'restore point')}"
         yield f"  holds {plan.topics or 'no topic'}: {content}"
         if plan.points:
             yield f"  from {format_time(plan.oldest_ms)} to {format_time(plan.newest_ms)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from offsite.cli.output import Line, first_lines, remark_lines
 from offsite.model.head import Head
+from offsite.model.names import amount
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
 
@@ -106,7 +107,7 @@ def _drilled(checks: LastChecks) -> str:
 
 
 def _kept(outlook: RetentionOutlook) -> str:
-    summary = f"      kept: {outlook.restore_points:,} restore points, {outlook.pinned} pinned"
+    summary = f"      kept: {amount(outlook.restore_points, 'restore point')}, {outlook.pinned} pinned"
     if not outlook.applied_ms:
         return f"{summary}; retention has deleted nothing yet"
     gone = f"commit {outlook.applied_commit} of {format_time(outlook.applied_ms)} deleted data {outlook.rule}"
@@ -215,8 +216,7 @@ def render_consistency(report: ConsistencyReport) -> Iterator[Line]:
 def _render_left_out(report: ConsistencyReport) -> Iterator[Line]:
     if not report.left_out_count:
         return
-    noun = "transaction" if report.left_out_count == 1 else "transactions"
-    yield f"    left out of the commit, as if aborted: {report.left_out_count:,} {noun}"
+    yield f"    left out of the commit, as if aborted: {amount(report.left_out_count, 'transaction')}"
     yield from first_lines(
         report.left_out,
         lambda transaction: f"      {transaction.name} in {_partitions(transaction)}: {transaction.why}",

@@ -17,6 +17,7 @@ from offsite.cli.views.repository import (
     render_topic_diffs,
 )
 from offsite.cli.views.verify import render_lacking, render_open
+from offsite.model.names import amount
 from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration, format_size
 
@@ -54,7 +55,7 @@ def _render_cuts(cuts: Sequence[CutReport]) -> Iterator[Line]:
             f"part, {cut.left_out_segments} left out"
         )
     if len(cuts) > _CUTS_MAX:
-        yield f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)"
+        yield f"  cut: {amount(len(cuts) - _CUTS_MAX, 'more partition')} (all of them with -o json)"
 
 
 def _render_incarnations(incarnations: Sequence[IncarnationSummary]) -> Iterator[Line]:
@@ -79,14 +80,14 @@ def _render_offsets(report: RestorePlanReport) -> Iterator[Line]:
         for partition in partitions[:_PARTITIONS_MAX]:
             yield f"  {topic.target}/{partition.partition}: {_describe(partition)}"
         if len(partitions) > _PARTITIONS_MAX:
-            yield f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json"
+            yield f"  {topic.target}: {amount(len(partitions) - _PARTITIONS_MAX, 'more partition')}, see -o json"
 
 
 def _describe(partition: PartitionOffsetsReport) -> str:
     parts = {
-        f"{partition.head_offsets:,} offsets used up before the log's start": partition.head_offsets,
-        f"{partition.outcomes:,} outcomes of transactions replayed": partition.outcomes,
-        f"{partition.gap_offsets:,} offsets in gaps filled with {partition.filler}": partition.gap_offsets,
+        f"{amount(partition.head_offsets, 'offset')} used up before the log's start": partition.head_offsets,
+        f"{amount(partition.outcomes, 'outcome')} of transactions replayed": partition.outcomes,
+        f"{amount(partition.gap_offsets, 'offset')} in gaps filled with {partition.filler}": partition.gap_offsets,
     }
     took = f", about {format_duration(partition.extra_s)}" if partition.extra_s >= 1 else ""
     return ", ".join(text for text, count in parts.items() if count) + took
@@ -131,7 +132,10 @@ def render_restore_plan(report: RestorePlanReport) -> Iterator[Line]:
 
 def _render_expected(count: int) -> Iterator[Line]:
     if count:
-        yield f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
+        yield (
+            f"  {amount(count, 'range was', 'ranges were')} deleted at the source on purpose, after all groups had "
+            "read them: no loss"
+        )
 
 
 def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
@@ -166,13 +170,13 @@ def _render_group(group: ForeseenGroup) -> Iterator[Line]:
     name = f"{group.group} (exactly once)" if group.exactly_once else group.group
     if group.refused:
         yield (
-            f"    CANNOT CONTINUE: {name}: none of its {group.offsets:,} offsets will be set; do not start it before "
-            "you decide"
+            f"    CANNOT CONTINUE: {name}: none of its {group.offsets:,} offsets will be set; do not start it "
+            "before you decide"
         )
     for refused in group.refused[:_PARTITIONS_MAX]:
         yield f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}"
     if len(group.refused) > _PARTITIONS_MAX:
-        yield f"      and {len(group.refused) - _PARTITIONS_MAX} partitions more (-o json has all)"
+        yield f"      and {amount(len(group.refused) - _PARTITIONS_MAX, 'more partition')} (-o json has all)"
     for clamped in group.clamped[:_PARTITIONS_MAX]:
         where = f"{clamped.topic}/{clamped.partition}"
         yield (
@@ -181,13 +185,13 @@ def _render_group(group: ForeseenGroup) -> Iterator[Line]:
         )
     if group.left_out:
         yield (
-            f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not set: their partitions "
-            "are not restored one to one"
+            f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not "
+            "set: their partitions are not restored one to one"
         )
     if group.behind and not group.refused:
         yield (
-            f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted the next records before "
-            "the backup read them; the group continues at the first existing record"
+            f"    LOST AT THE SOURCE: {name}: {amount(group.behind, 'offset')}: the source had deleted the next "
+            "records before the backup read them; the group continues at the first existing record"
         )
 
 
@@ -199,10 +203,10 @@ def _render_newer(report: RestorePlanReport | RestoreResult) -> Iterator[Line]:
 
 
 def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
-    whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
+    whose = f"{setting}={value}, as at the source" if value else f"the brokers' default of {setting}"
     change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
     return (
-        f"  held back: {topic} does not have {whose} yet: this setting would delete restored records",
+        f"  not set yet on {topic}: {whose}: it would delete restored records",
         f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}",
     )
 
@@ -232,7 +236,7 @@ def _render_verdict(result: RestoreResult) -> Iterator[Line]:
 
 def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
     size = format_size(result.bytes)
-    yield f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}"
+    yield f"restore {result.restore}: {amount(result.records, 'record')}, {size}, as of commit {result.commit}"
     yield from _render_newer(result)
     if result.consistency is not None:
         yield from render_consistency(result.consistency)
@@ -243,7 +247,10 @@ def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
         aborted = f", {topic.invisible_records:,} {kind} records {invisible}" if topic.invisible_records else ""
         offsets_text = " at their offsets" if topic.same_offsets else ""
         renamed = f" (from {topic.source})" if topic.source != name else ""
-        yield f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{offsets_text}{aborted}"
+        yield (
+            f"  {name}{renamed}: {amount(topic.records, 'record')} in "
+            f"{amount(topic.partitions, 'partition')}{offsets_text}{aborted}"
+        )
     for skipped, reason in result.skipped:
         yield f"  skipped: {skipped}: {reason}"
     yield from _render_incarnations(result.incarnations)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from offsite.cli.output import REST_IN_JSON, Line, first_lines
 from offsite.model.head import Head
+from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def render_open(findings: Sequence[ProofFinding], uncompared: Sequence[Uncompare
 def render_verification(result: VerifyResult, *, listed: bool) -> Iterator[Line]:
     yield (
         f"backup {result.backup}, {result.depth} check: {_headline(result)} "
-        f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
-        f"{format_size(result.bytes)})"
+        f"({amount(result.commits, 'restore point')}, {amount(result.segments, 'segment')}, "
+        f"{amount(result.records, 'record')}, {format_size(result.bytes)})"
     )
     if result.head_commit:
         yield f"  head {Head(commit=result.head_commit, hash=result.head_hash).short}"
@@ -92,8 +93,8 @@ def _render_history(result: VerifyResult) -> Iterator[Line]:
 
 def _render_unvouched(result: VerifyResult) -> Iterator[Line]:
     if count := len(result.unvouched):
-        objects = "object of an earlier version has" if count == 1 else "objects of earlier versions have"
-        yield f"  {count} {objects} no digest, so their content cannot be checked; -o json lists them"
+        objects = amount(count, "object of an earlier version has", "objects of earlier versions have")
+        yield f"  {objects} no digest, so their content cannot be checked; -o json lists them"
 
 
 def _headline(result: VerifyResult) -> str:
@@ -111,15 +112,15 @@ def _damages(result: VerifyResult) -> Iterator[str]:
     if lost := sum(
         damaged_commit.last_commit - damaged_commit.first_commit + 1 for damaged_commit in result.damaged_commits
     ):
-        yield f"{lost} restore point{' is' if lost == 1 else 's are'} LOST"
+        yield f"{amount(lost, 'restore point is', 'restore points are')} LOST"
     if result.missing_head:
         yield "commits that were seen before are GONE"
     if records := len(result.damaged_objects):
-        yield f"{records} object{' is' if records == 1 else 's are'} DAMAGED (no data)"
+        yield f"{amount(records, 'object is', 'objects are')} DAMAGED (no data)"
     if missing := len(result.damaged_snapshots):
-        yield f"{missing} snapshot{' is' if missing == 1 else 's are'} DAMAGED"
+        yield f"{amount(missing, 'snapshot is', 'snapshots are')} DAMAGED"
     if ranges := len(result.unaccounted):
-        yield f"{ranges} range{' of offsets is' if ranges == 1 else 's of offsets are'} NOT ACCOUNTED FOR"
+        yield f"{amount(ranges, 'range of offsets is', 'ranges of offsets are')} NOT ACCOUNTED FOR"
 
 
 def _render_coverage(result: VerifyResult) -> Iterator[Line]:
@@ -130,8 +131,8 @@ def _render_coverage(result: VerifyResult) -> Iterator[Line]:
         )
     if result.unproven:
         yield (
-            f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof of emptiness "
-            "(normal for compacted topics); -o json lists them"
+            f"  {amount(len(result.unproven), 'range')} without records in commits by earlier versions, and without a "
+            "proof of emptiness (normal for compacted topics); -o json lists them"
         )
 
 
@@ -157,19 +158,19 @@ def _render_comparison(against: CompareResult) -> Iterator[Line]:
 
 def _verdict(against: CompareResult) -> str:
     if against.verified is not None:
-        return "the same" if against.verified else f"DIFFERENT, {len(against.findings)} findings"
+        return "the same" if against.verified else f"DIFFERENT, {amount(len(against.findings), 'finding')}"
     if against.uncompared:
-        return f"NOT KNOWN, {len(against.uncompared)} partitions could not be compared"
+        return f"NOT KNOWN, {amount(len(against.uncompared), 'partition')} could not be compared"
     return "NOTHING TO COMPARE"
 
 
 def _amount(against: CompareResult) -> str:
     topics, partitions = len(against.topics), against.compared_partitions
     amounts = [
-        f"{topics} topic{'' if topics == 1 else 's'}",
-        f"{partitions} partition{'' if partitions == 1 else 's'} compared",
+        amount(topics, "topic"),
+        f"{amount(partitions, 'partition')} compared",
         *([f"{against.empty_partitions} with nothing to compare"] if against.empty_partitions else []),
-        f"{against.records:,} records equal",
+        f"{amount(against.records, 'record')} equal",
     ]
     return ", ".join(amounts)
 
@@ -187,13 +188,12 @@ def render_leftovers_count(leftovers: Leftovers) -> Iterator[Line]:
     """Show a line about leftovers, if any."""
     parts = []
     if leftovers.objects:
-        objects = _plural(leftovers.objects, "object")
-        parts.append(f"{leftovers.objects} {objects} that no restore needs ({format_size(leftovers.bytes)})")
+        parts.append(f"{amount(leftovers.objects, 'object')} that no restore needs ({format_size(leftovers.bytes)})")
     if leftovers.restores:
-        parts.append(f"{len(leftovers.restores)} unfinished {_plural(len(leftovers.restores), 'restore')}")
+        parts.append(amount(len(leftovers.restores), "unfinished restore"))
     if leftovers.folders:
         size = format_size(sum(folder.bytes for folder in leftovers.folders))
-        parts.append(f"{len(leftovers.folders)} {_plural(len(leftovers.folders), 'copy', 'copies')} beside it ({size})")
+        parts.append(f"{amount(len(leftovers.folders), 'copy', 'copies')} beside it ({size})")
     if leftovers.problem:
         parts.append("restores whose records are damaged")
     if parts:
@@ -219,17 +219,13 @@ def render_leftovers(leftovers: Leftovers) -> Iterator[Line]:
         )
     for folder in leftovers.folders:
         yield (
-            f"  {folder.place}: {folder.objects} {_plural(folder.objects, 'object')}, {format_size(folder.bytes)}, "
+            f"  {folder.place}: {amount(folder.objects, 'object')}, {format_size(folder.bytes)}, "
             f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}"
         )
     if leftovers.problem:
         yield f"  unfinished restores are not known: {leftovers.problem}"
     if not (leftovers.listed or leftovers.restores or leftovers.folders):
         yield "  nothing"
-
-
-def _plural(count: int, singular: str, plural: str = "") -> str:
-    return singular if count == 1 else plural or f"{singular}s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,14 +292,19 @@ def render_leftovers_plan(report: LeftoversReport) -> Iterator[Line]:
         yield f"backup {report.backup}: no leftover may be deleted"
     else:
         size = format_size(report.bytes)
-        yield f"backup {report.backup}: {len(report.objects)} objects ({size}) left by killed runs may be deleted"
+        yield (
+            f"backup {report.backup}: {amount(len(report.objects), 'object')} ({size}) left by killed runs may be "
+            "deleted"
+        )
     yield from first_lines(
         report.objects, lambda leftover: f"  {leftover.kind}: {leftover.key}", most=_LISTED_MAX, more=REST_IN_JSON
     )
     for name in report.copies:
         yield f"  the copy of an archive whose import was killed: {name}"
     if report.kept:
-        yield f"  {len(report.kept)} objects are kept: no later run completed at least a day ago"
+        yield (
+            f"  {amount(len(report.kept), 'object is', 'objects are')} kept: no later run completed at least a day ago"
+        )
 
 
 def render_leftovers_done(result: DeletedLeftovers) -> Iterator[Line]:
@@ -311,10 +312,10 @@ def render_leftovers_done(result: DeletedLeftovers) -> Iterator[Line]:
     if not (result.objects or result.copies or result.locked or result.unfinished):
         yield "no leftover may be deleted"
         return
-    yield f"deleted {result.objects} objects ({format_size(result.bytes)}) left by killed runs"
+    yield f"deleted {amount(result.objects, 'object')} ({format_size(result.bytes)}) left by killed runs"
     for name in result.copies:
         yield f"  and the copy of an archive: {name}"
     if result.unfinished:
-        yield f"  and {result.unfinished} unfinished uploads"
+        yield f"  and {amount(result.unfinished, 'unfinished upload')}"
     for key in result.locked:
         yield f"  protected by the store, not deleted: {key}"

@@ -24,6 +24,7 @@ from offsite.model.errors import (
     LeaseHeld,
 )
 from offsite.model.journal import decided, warned
+from offsite.model.names import amount
 from offsite.model.units import parse_duration_s
 from offsite.operator.decide.desired import expiry_fields
 from offsite.operator.resources.backup import expiry_contradiction
@@ -272,7 +273,7 @@ def _check_members(asked: ExpiryRequest, store: Store, history: DeclaredHistory)
             hint="see who shares it: offsite operator members",
         )
     if others := list_present(store, history):
-        raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")
+        raise ExpiryNotDone(f"{amount(len(others), 'other shares', 'others share')} {asked.uid}, as {others[0]}")
 
 
 def _forget(request: ExpiryRequest, low: ExpiringBackup) -> None:

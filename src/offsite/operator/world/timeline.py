@@ -16,6 +16,7 @@ from offsite.jobs.status import JobReport, JobState
 from offsite.model.bounds import MAX_COMMIT_TIME_MS, whole_number
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.ids import random_id
+from offsite.model.names import amount
 from offsite.model.units import format_time
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.decide.schedule import DecisionKind, TimeDecision
@@ -161,7 +162,7 @@ def describe_run(recorded: RecordedDecision, job_of: JobOf, *, deadline_ms: int,
             why = decision.reason or "the previous run had not ended"
             return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=f"{why}{left_out_note}")
         case DecisionKind.RESUMED:
-            times = "1 time" if decision.left_out == 1 else f"{decision.left_out} times"
+            times = amount(decision.left_out, "time")
             said = f"{times} left out: they were due between the suspension and the first check after the resume"
             return ScheduleRun(time_ms=decision.time_ms, state="skipped", message=said)
         case _:
@@ -219,6 +220,4 @@ def _said(job: JobReport) -> str:
 def _left_out(decision: TimeDecision) -> str:
     if not decision.left_out:
         return ""
-    return (
-        f"; {decision.left_out} earlier time{'s' if decision.left_out > 1 else ''} left out: several were due at once"
-    )
+    return f"; {amount(decision.left_out, 'earlier time')} left out: several were due at once"

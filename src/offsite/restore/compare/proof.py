@@ -295,7 +295,7 @@ def _repartition_tasks(to_check: Sequence[PartitionCheck]) -> list[RepartitionPr
 def _unlike(topic: ExpectedTopic, partitions: int) -> ProofFinding:
     """A topic that cannot be compared."""
     if partitions:
-        return _finding(topic, "partitions", f"{partitions} partitions instead of {topic.partitions}")
+        return _finding(topic, "partitions", f"{amount(partitions, 'partition')} instead of {topic.partitions}")
     return _finding(topic, "topic", "the cluster has no such topic")
 
 

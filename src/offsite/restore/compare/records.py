@@ -24,6 +24,7 @@ from offsite.log.difference import RecordDifference, first_difference, index_of_
 from offsite.log.records.batch_records import renumber
 from offsite.log.records.record import Record
 from offsite.log.records.record_body import write_records
+from offsite.model.names import amount
 from offsite.points.source_view import VisibleBatch
 
 HELD_KEYS_MAX = 500_000
@@ -87,7 +88,7 @@ class SupersededKeys:
             source_offset=min(lost),
             target_offset=-1,
             records=len(lost),
-            detail=f"{len(lost):,} {'record' if len(lost) == 1 else 'records'} of the backup, the first at offset "
+            detail=f"{amount(len(lost), 'record')} of the backup, the first at offset "
             f"{min(lost)}, missing in the cluster, and no later record of the same key either: compaction would "
             "keep the last record of each key",
         )

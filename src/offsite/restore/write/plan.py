@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, OffsiteError, ProtectedTopic, TargetMismatch, TargetNotEmpty
-from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, amount
 from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.model.units import KIB, format_size, format_time
 from offsite.points.point_in_time import PartitionChain, SelectedChains, TopicChains
@@ -233,13 +233,14 @@ def target_problems(
     """Every reason why `target` cannot take `topic`, with a hint for the change needed."""
     if target.records:
         yield TargetNotEmpty(
-            f"{target.topic} exists on the target and holds {target.records:,} records",
+            f"{target.topic} exists on the target and holds {amount(target.records, 'record')}",
             hint=f"restore under another name: --rename {topic.source.topic}={topic.source.topic}-restored",
         )
         return
     if target.partitions != topic.partitions:
         yield TargetMismatch(
-            f"{target.topic} exists with {target.partitions} partitions, but the restore needs {topic.partitions}",
+            f"{target.topic} exists with {amount(target.partitions, 'partition')}, but the restore needs "
+            f"{topic.partitions}",
             hint="distribute the records over the existing partitions with --repartition "
             f"{topic.source.topic}={target.partitions}, or {_MAKE_ROOM}",
         )

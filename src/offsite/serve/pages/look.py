@@ -21,6 +21,7 @@ from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exist
 from offsite.groups.report import show_groups
 from offsite.log.range import TopicPartition
 from offsite.model.errors import UserError
+from offsite.model.names import amount
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
@@ -96,7 +97,7 @@ def _bar(topic: TopicDetail, lost: dict[TopicPartition, list[HoleReport]], axis_
         holes.extend(_span(at + hole.start, hole.end - hole.start, total) for hole in topic_holes)
         at += part.end
     count = len(holes)
-    gone = f", {count} holes" if count else ", no holes"
+    gone = f", {amount(count, 'hole')}" if count else ", no holes"
     backed_up = sum(part.end - part.start for part in topic.partitions)
     return Bar(
         topic=topic.topic,

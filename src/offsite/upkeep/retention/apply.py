@@ -15,6 +15,7 @@ from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.model.journal import decided
+from offsite.model.names import amount
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, CommitChanges, ExpiredRange
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion
@@ -125,7 +126,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     )
     decided(
         "retention",
-        why=f"the policy keeps {len(base.history) - plan.points} restore points",
+        why=f"the policy keeps {amount(len(base.history) - plan.points, 'restore point')}",
         commit=after.seq,
         points=plan.points,
         segments=plan.segments,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from offsite.log.range import Span, uncovered
+from offsite.model.names import amount
 from offsite.repository.backup import Backup
 from offsite.repository.local_memory import LastLook, LetGoMemory
 from offsite.repository.partition_history import join_spans
@@ -34,7 +35,7 @@ class PointsLetGo:
 
     def __str__(self) -> str:
         by = f"{self.by}, by {self.who}, as the audit says" if self.is_claimed else "without an audit line"
-        return f"{self.points:,} restore points deleted since you last looked: {by}"
+        return f"{amount(self.points, 'restore point')} deleted since you last looked: {by}"
 
 
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:

@@ -67,7 +67,7 @@ def test_orphans_are_counted_and_taken_when_asked_for(tmp_path: Path) -> None:
     change_manifest(tmp_path / "b", segments=rows[:2])
     known = offsets(read_all(reader(tmp_path / "b")))
     assert known == [0, 1, 2, 3, 4, 5]
-    left_out = f"{len(paths) - 2} segments that the manifest does not list were left out"
+    left_out = f"{len(paths) - 2} segments left out that the manifest does not list"
     assert reader(tmp_path / "b").contents().fidelity[-1] == left_out
     adopting = OsodevopsReader(files=ArchiveFolder(root=tmp_path / "b"), adopt_orphans=True)
     assert read_all(adopting) == records

@@ -192,9 +192,9 @@ def test_committed_offsets_are_written_and_what_has_no_place_is_said(tmp_path: P
     described = [ArchiveTopic(topic=TOPIC, partitions=2)]
     left_out = exporter.finish([written], described, {"app": GroupOffsets(group="app", topics=topics)})
     assert left_out == (
-        "the metadata of 1 committed offsets",
-        "the leader epochs of 1 committed offsets",
-        "1 committed offsets on other topics",
+        "the metadata of 1 committed offset",
+        "the leader epochs of 1 committed offset",
+        "1 committed offset on other topics",
     )
     groups = reader(tmp_path / "b1").contents().groups
     assert {name: [topic.by_partition() for topic in group.topics] for name, group in groups.items()} == {

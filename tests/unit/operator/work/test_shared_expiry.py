@@ -68,7 +68,7 @@ def shared(tmp_path: Path) -> Shared:
 
 def test_all_goes_with_the_last_one(shared: Shared) -> None:
     shared.leaves(ONE)
-    with pytest.raises(ExpiryNotDone, match="others share shop-everywhere, as shops/2"):
+    with pytest.raises(ExpiryNotDone, match="1 other shares shop-everywhere, as shops/2"):
         shared.delete(ONE)
     assert shared.phases == [BackupPhase.RUNNING]
     shared.leaves(TWO)
@@ -94,7 +94,7 @@ def test_one_that_joins_in_the_middle_ends_the_deletion(shared: Shared, monkeypa
         return begin(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(expiry, "begin_removal", joins)
-    with pytest.raises(ExpiryNotDone, match="others share"):
+    with pytest.raises(ExpiryNotDone, match="1 other shares"):
         shared.delete(TWO)
     assert shared.phases == [BackupPhase.STOPPED]
     assert shared.repository.backup("b").state().seq
@@ -106,7 +106,7 @@ def test_that_the_other_one_is_gone_is_believed_of_itself_alone(
     """Whoever may create objects can write that a resource let go; not with its uid, which he does not know."""
     shared.says(DeclaredEntryKind.LEFT, TWO, proof="")
     shared.leaves(ONE)
-    with pytest.raises(ExpiryNotDone, match="others share"):
+    with pytest.raises(ExpiryNotDone, match="1 other shares"):
         shared.delete(ONE)
     (mine, theirs) = list_members(shared.repository.store, LEDGER).members
     assert (mine.gone, theirs.gone, theirs.dismissed, theirs.believed) == (True, False, "somebody said so", False)
@@ -138,7 +138,7 @@ def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
     dismiss(store, LEDGER, theirs, reason="", refuse=True)
     shared.leaves(ONE)
     monkeypatch.setattr(local_memory, "RELEASE_AFTER_MS", 0)
-    with pytest.raises(ExpiryNotDone, match="others share"):
+    with pytest.raises(ExpiryNotDone, match="1 other shares"):
         shared.delete(ONE)
 
 
