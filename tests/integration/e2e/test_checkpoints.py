@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from offsite.checkpoint.request import request_checkpoint
+from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.demo.data import BASE_MS, DemoMessage
+from offsite.kafka.cluster import connect
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
@@ -49,6 +52,16 @@ class Place:
     def take(self, *words: object) -> Any:
         given = [*self.names, "--bootstrap", self.bootstrap, *words]
         return succeed("checkpoint", "take", *given, environment=self.mark)
+
+    def take_here(self, *checkpoints: int) -> None:
+        """In this process, for who looks at them afterwards."""
+        for checkpoint in checkpoints:
+            request_checkpoint(self.site.backup, checkpoint)
+        cluster = connect(self.bootstrap, None)
+        server = CheckpointServer(
+            repository=self.site.repository, backup=self.site.backup, cluster=cluster, runner=self.site.spark
+        )
+        assert server.serve()
 
     def show(self, checkpoint: int) -> Any:
         return succeed("checkpoint", "show", checkpoint, *self.names)
@@ -153,8 +166,7 @@ def test_a_run_that_follows_takes_those_that_are_due_and_those_that_are_asked_fo
 
 
 def test_with_the_cluster_gone_all_is_known_and_one_is_deleted(place: Place) -> None:
-    place.take("--id", 7, "--wait")
-    place.take("--id", 8, "--wait")
+    place.take_here(7, 8)
     assert place.show(7)["status"] == "completed"  # `show` is never told of a cluster
     assert succeed("checkpoint", "explain", 7, *place.names)["classes"] == [[place.topic, "unchanged"]]
     assert succeed("checkpoint", "delete", 7, *place.names, "--yes")["status"] == "deleted"
