@@ -224,12 +224,13 @@ class _Stop(BaseException):
 
 
 class _Server:
-    """The parent's side of the server. `_running`: processes that were not reaped. `_kept`: at most one waiting process
-    for each module."""
+    """The parent's side of the server. `_running`: processes that nobody ended. `_ended`: killed, and not yet reaped.
+    `_kept`: at most one waiting process for each module."""
 
     def __init__(self) -> None:
         self.owner_pid = os.getpid()
         self._running = set[int]()
+        self._ended = list[int]()
         self._kept = dict[str, _Decoder]()
         self._lock = Lock()
         self._control, theirs = socket.socketpair()
@@ -286,6 +287,7 @@ class _Server:
 
     def fork(self, module: str) -> _Decoder:
         """Start a process, with a module imported."""
+        self._reap_ended()
         _allow_handles(len(self._running) + _SPARE_HANDLES)
         ours, theirs = socket.socketpair()
         channel = _Channel(ours, keeps_buffer=True)
@@ -308,11 +310,23 @@ class _Server:
 
     def kill(self, pid: int) -> None:
         """End a process, unless it was reaped: until then its number is its own. Does nothing in a copy of the program,
-        which may hold the readers of the program."""
-        if pid in self._running and self.owner_pid == os.getpid():
-            with contextlib.suppress(ProcessLookupError, SparkFailed):  # of a server that somebody ended
-                os.kill(pid, signal.SIGKILL)
-                self.reap(pid)
+        which may hold the readers of the program.
+
+        The garbage collector may end a reader amid a request of this very thread: then the next one reaps the process.
+        """
+        if pid not in self._running or self.owner_pid != os.getpid():
+            return
+        self._running.discard(pid)
+        with contextlib.suppress(ProcessLookupError):  # of a server that somebody ended
+            os.kill(pid, signal.SIGKILL)
+        self._ended.append(pid)
+        if not self._lock.locked():
+            self._reap_ended()
+
+    def _reap_ended(self) -> None:
+        while self._ended:
+            with contextlib.suppress(IndexError, SparkFailed):  # taken by another thread; a server that somebody ended
+                self.reap(self._ended.pop())
 
     def close(self) -> None:
         if self.owner_pid == os.getpid():

@@ -7,6 +7,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -126,6 +127,23 @@ def test_a_reader_that_stops_early_leaves_no_process() -> None:
     pid = next(items)
     os.kill(pid, 0)
     items.close()  # type: ignore[attr-defined]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_reader_that_ends_amid_a_request_of_its_thread_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoding_process, "_servers", [])
+    items = decoded("tell_process")
+    pid = next(items)
+    (server,) = decoding_process._servers
+    with server._lock:  # as while the garbage collector runs amid a request
+        ending = Thread(target=server.kill, args=[pid], daemon=True)
+        ending.start()
+        ending.join(10)
+        assert not ending.is_alive()
+    assert list(decoded("echo", 1)) == [[0]]  # the next request reaps the process
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
