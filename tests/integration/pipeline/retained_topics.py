@@ -23,9 +23,11 @@ KEYS = 30
 _SEGMENTS = {"segment.ms": "1500", "file.delete.delay.ms": "1000"}
 LAG_S = 3.0
 """Records younger than that make no older one of their key go."""
+TOMBSTONE_S = LAG_S + 4.0
+"""Tombstones younger than that are there."""
 _CLEANER = {
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "4000",
+    "delete.retention.ms": str(int((TOMBSTONE_S - LAG_S) * 1000)),
     "min.compaction.lag.ms": str(int(LAG_S * 1000)),
 }
 POLICIES: Mapping[str, Mapping[str, str]] = {
