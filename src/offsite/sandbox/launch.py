@@ -148,7 +148,10 @@ class NodeLaunch:
         config = self._written("server.properties", lines)
         if not find_version(self.jvm.version).needs_zookeeper:
             identity = Identity(
-                cluster_id=self.cluster_id, node_id=self.node.node_id, scram_users=self.settings.scram_users()
+                cluster_id=self.cluster_id,
+                node_id=self.node.node_id,
+                is_controller=self.node.role is not NodeRole.BROKER,
+                scram_users=self.settings.scram_users(),
             )
             format_storage(data, identity, jvm=self.jvm, config=config)
         return config

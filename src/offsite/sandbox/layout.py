@@ -43,6 +43,7 @@ LAG_MAX_MS = 3000
 _SHAPE = "shape.json"
 
 CHECKPOINT = "bootstrap.checkpoint"
+_FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 META = "meta.properties"
 FORMAT_LIMIT_S = 60  # takes 1.2 s; a loaded CI machine may be ten times slower
 
@@ -221,6 +222,7 @@ class Identity:
 
     cluster_id: str
     node_id: int = 1
+    is_controller: bool = True
     scram_users: tuple[str, ...] = ()
 
 
@@ -230,8 +232,8 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
     `meta.properties` comes last and atomically: after an earlier crash the folder counts as not formatted.
 
     Never formats a formatted folder. Kafka's own StorageTool formats, at the price of a second JVM (1.2 s). Besides the
-    ids, its output is the same for every folder without SCRAM users: the feature levels in `bootstrap.checkpoint`. So
-    the file is made once, kept beside the jars, and copied from then on.
+    ids, its output is the same for every folder without SCRAM users: the feature levels, in a file whose place depends
+    on the version. So the file is made once, kept beside the jars, and copied from then on.
     """
     if (data / META).exists():
         return
@@ -239,13 +241,17 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
     if identity.scram_users:
         _run_storage_tool(identity, jvm, config)
         return
-    template = jvm.jars / CHECKPOINT
-    if template.exists():
-        shutil.copyfile(template, data / CHECKPOINT)
+    in_metadata_log = find_version(jvm.version).keeps_levels_in_metadata_log
+    template, levels = jvm.jars / CHECKPOINT, data / (_FIRST_SNAPSHOT if in_metadata_log else CHECKPOINT)
+    if in_metadata_log and not identity.is_controller:
+        _write_meta(data, identity)
+    elif template.exists():
+        levels.parent.mkdir(exist_ok=True)
+        shutil.copyfile(template, levels)
         _write_meta(data, identity)
     else:
         _run_storage_tool(identity, jvm, config)
-        _keep(data / CHECKPOINT, template)
+        _keep(levels, template)
 
 
 def cluster_id_of(data: Path) -> str:

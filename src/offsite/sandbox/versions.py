@@ -15,9 +15,12 @@ from offsite.model.errors import BadOption, DamagedJar
 
 KAFKA_VERSION = "4.1.1"
 """The default version of the sandbox."""
-KNOWN_VERSIONS = ("2.7.2", "2.8.2", "3.9.1", "4.1.1", "4.2.0")
-"""2.7.2: the last without topic ids; 2.8.2: ids, but no API that describes transactions; 3.9.1: the last 3."""
+KNOWN_VERSIONS = ("2.7.2", "2.8.2", "3.9.1", "4.1.1", "4.2.0", "4.2.2", "4.3.1", "4.4.0")
+"""2.7.2: the last without topic ids; 2.8.2: ids, but no API that describes transactions; 3.9.1: the last 3; 4.1.1: the
+last that refuses a streams application whose group was committed before; 4.2.0: converts such a group, and 4.2.2 also
+after a reload (KAFKA-20254); 4.4.0: limits what a request holds."""
 
+_LEVELS_IN_METADATA_LOG = (4, 4)
 # Brokers of 2 were made for Java 8 to 15 and look into these packages (compressors, direct buffers).
 _OLD_OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.util")
 
@@ -40,6 +43,12 @@ class KafkaVersion:
     @property
     def jvm_flags(self) -> tuple[str, ...]:
         return tuple(f"--add-opens={package}=ALL-UNNAMED" for package in _OLD_OPENS) if self.needs_zookeeper else ()
+
+    @property
+    def keeps_levels_in_metadata_log(self) -> bool:
+        """Since 4.4, formatting writes the feature levels as the first snapshot of the metadata log, and only on
+        controllers (KIP-1170). Before, formatting writes a file of its own on every node."""
+        return tuple(map(int, self.number.split("."))) >= _LEVELS_IN_METADATA_LOG
 
     @property
     def _major(self) -> int:

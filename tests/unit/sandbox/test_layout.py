@@ -6,8 +6,20 @@ import pytest
 
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import Sandbox
-from offsite.sandbox.layout import ClusterShape, NodeRole, choose_shape, place_of, plan_nodes, read_shape, write_shape
+from offsite.sandbox.java import Java, Jvm
+from offsite.sandbox.layout import (
+    ClusterShape,
+    Identity,
+    NodeRole,
+    choose_shape,
+    format_storage,
+    place_of,
+    plan_nodes,
+    read_shape,
+    write_shape,
+)
 from offsite.sandbox.settings import SandboxSettings, Security, server_properties
+from offsite.sandbox.versions import KNOWN_VERSIONS, kafka_jars
 
 DEFAULTS = SandboxSettings()
 
@@ -89,3 +101,27 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(SandboxFailed, match="cannot be the folder of a sandbox") as caught:
         Sandbox(tmp_path / "file" / "sandbox").start()
     assert "--dir" in caught.value.hint
+
+
+def formatted(folder: Path, version: str, *, is_controller: bool) -> set[str]:
+    """The files of a node that was formatted from the levels of an earlier one."""
+    jars, data = folder / "jars", folder / "data"
+    jars.mkdir()
+    (jars / "bootstrap.checkpoint").write_bytes(b"levels")
+    jvm = Jvm(java=Java(launcher=Path("none"), major=17, build="b"), jars=jars, version=version)
+    format_storage(data, Identity(cluster_id="c", is_controller=is_controller), jvm=jvm, config=folder / "none")
+    return {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_a_node_is_formatted_as_its_version_does(tmp_path: Path, is_controller: bool) -> None:
+    snapshot = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    levels = {"4.3.1": {"bootstrap.checkpoint"}, "4.4.0": {snapshot} if is_controller else set()}
+    for version, expected in levels.items():
+        (folder := tmp_path / version).mkdir()
+        assert formatted(folder, version, is_controller=is_controller) == {"meta.properties", *expected}
+
+
+def test_each_known_version_has_its_own_jars() -> None:
+    for version in KNOWN_VERSIONS:
+        assert {jar.version for jar in kafka_jars(version) if jar.group == "org.apache.kafka"} == {version}

@@ -40,7 +40,10 @@ Brokers = Annotated[
 ]
 KafkaVersion = Annotated[
     str | None,
-    typer.Option("--kafka-version", help="2.7.2, 2.8.2, 3.9.1, 4.1.1 or 4.2.0 [default: as before, or 4.1.1]."),
+    typer.Option(
+        "--kafka-version",
+        help="2.7.2, 2.8.2, 3.9.1, 4.1.1, 4.2.0, 4.2.2, 4.3.1 or 4.4.0 [default: as before, or 4.1.1].",
+    ),
 ]
 
 EXIT_DIFFERENT = 1
