@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.kafka.protocol.wire import (
+    ARRAY_MAX,
     MAX_THROTTLE_MS,
     UNREADABLE,
     Decoder,
@@ -17,6 +18,7 @@ from offsite.kafka.protocol.wire import (
     partition_code,
 )
 from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption
 
 TEXTS = st.text(max_size=300)
 
@@ -60,6 +62,15 @@ def test_partitions_of_one_topic_are_written_together() -> None:
     partitions = [TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 1)]
     answer = decoder(Encoder().topics(partitions))
     assert answer.array(lambda topic: (topic.string(), topic.array(Decoder.i32))) == [("a", [1, 2]), ("b", [1])]
+
+
+def test_no_array_is_longer_than_brokers_read() -> None:
+    """Since Kafka 4.2 brokers drop the connection of a longer one."""
+    longest = Encoder(flexible=True).array(range(ARRAY_MAX), lambda _out, _item: None)
+    assert decoder(longest).data[:3] == b"\xc1\x84\x3d"  # a million, and one
+    with pytest.raises(BadOption, match="would list 1,000,001 items") as refused:
+        Encoder().array(range(ARRAY_MAX + 1), lambda _out, _item: None)
+    assert "select fewer" in refused.value.hint
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 from uuid import UUID
 
 from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption
 
 T = TypeVar("T")
 
@@ -29,6 +30,10 @@ _VARINT_MORE = 0x80
 _VARINT_BITS = 0x7F
 _VARINT_SHIFT_MAX = 28  # five bytes: lengths and counts are of 32 bits
 _NULL = -1
+
+ARRAY_MAX = 1_000_000
+"""Most items of an array that brokers read since Kafka 4.2 (`MessageUtil.MAX_ARRAY_LENGTH`). Brokers also limit tagged
+fields, of which offsite writes none."""
 
 UNREADABLE = (struct.error, LookupError, ValueError, OverflowError)
 """Exceptions of decoding bytes that are no such answer."""
@@ -99,10 +104,15 @@ class Encoder:
 
     def array(self, items: Iterable[T] | None, write: Callable[[Encoder, T], object]) -> Self:
         """Write an array. `write` puts one item; for a structure of a flexible message, `write` also ends the structure
-        with `end()`."""
+        with `end()`. Raises `BadOption` beyond `ARRAY_MAX`."""
         if items is None:
             return self._length(-1, _I32)
         values = list(items)
+        if len(values) > ARRAY_MAX:
+            raise BadOption(
+                f"a request would list {len(values):,} items, and brokers read at most {ARRAY_MAX:,}",
+                hint="select fewer topics or partitions in one command",
+            )
         self._length(len(values), _I32)
         for value in values:
             write(self, value)
