@@ -16,7 +16,7 @@ and none is. Time is never evidence. Without evidence a reader waits, and then f
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from operator import attrgetter
@@ -64,12 +64,21 @@ def judge_fetch(answer: FetchAnswer, *, end: int) -> FetchVerdict:
     return FetchVerdict.BEHIND if answer.high_watermark < end else FetchVerdict.EMPTY
 
 
-def may_lose_tail(configs: dict[str, str], *, was_compacted: bool) -> bool:
-    """Whether compaction can have removed the last records of a topic with these settings, defaults included.
+class TailLoss(Enum):
+    """Whether compaction can have removed the last records of a topic, and whether an empty answer can prove it."""
 
-    Topics with remote storage are never compacted (KIP-405), and a slow answer of remote storage looks the same.
-    """
-    return (was_compacted or is_compacted(configs)) and configs.get("remote.storage.enable") != "true"
+    IMPOSSIBLE = auto()
+    PROVABLE = auto()
+    UNPROVABLE = auto()
+    """The topic is or was compacted and has remote storage, whose slow answer looks the same. Brokers up to Kafka 4.4
+    refuse both settings together (KIP-405); KIP-1272 is going to allow them."""
+
+
+def judge_tail(configs: Mapping[str, str], *, was_compacted: bool) -> TailLoss:
+    """Judge a topic with these settings, defaults included."""
+    if not was_compacted and not is_compacted(configs):
+        return TailLoss.IMPOSSIBLE
+    return TailLoss.UNPROVABLE if configs.get("remote.storage.enable") == "true" else TailLoss.PROVABLE
 
 
 _BASE_OFFSET = attrgetter("base_offset")

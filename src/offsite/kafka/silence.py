@@ -11,8 +11,9 @@ from offsite.kafka.evidence import (
     GIVEN_UP_MAX_S,
     THROTTLED_MAX_S,
     FetchVerdict,
+    TailLoss,
     judge_fetch,
-    may_lose_tail,
+    judge_tail,
 )
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
@@ -27,6 +28,16 @@ from offsite.model.errors import Denied, LeaderUnavailable, NoEvidence
 from offsite.model.journal import decided
 
 _CONFIRM_AFTER_S = 0.1
+_UNPROVED = {
+    TailLoss.IMPOSSIBLE: "its leader gives no records below its high watermark, and the topic is not compacted",
+    TailLoss.UNPROVABLE: (
+        "its leader gives no records below its high watermark; the topic is or was compacted and has remote storage, "
+        "so either can be the cause"
+    ),
+}
+_UNPROVED_HINT = (
+    "is the remote storage slow? If the topic was compacted in the past, write one record into the partition"
+)
 
 
 class FetchPatience:
@@ -40,7 +51,7 @@ class FetchPatience:
         self._is_known_sick = router.silent_partitions.holds(task.range.topic_partition, clock.monotonic_s())
         self._empty_answers = 0
         self._throttled_since_s: float | None = None
-        self._may_lose_its_tail: bool | None = None
+        self._tail_loss: TailLoss | None = None
         self.is_waiting = False
 
     def reset(self) -> None:
@@ -87,17 +98,10 @@ class FetchPatience:
     def _is_confirmed(self, connection: Connection, position: int, epoch: int) -> bool:
         """Whether the log holds no records from the position on. If unproved, wait and return False, or raise
         `NoEvidence`."""
-        if self._may_lose_its_tail is None:
-            self._may_lose_its_tail = self._look_up_compaction()
-        if not self._may_lose_its_tail:
-            self.wait(
-                "its leader gives no records below its high watermark, and the topic is not compacted",
-                position,
-                hint=(
-                    "is the remote storage slow? If the topic was compacted in the past, write one record into the "
-                    "partition"
-                ),
-            )
+        if self._tail_loss is None:
+            self._tail_loss = self._look_up_compaction()
+        if self._tail_loss is not TailLoss.PROVABLE:
+            self.wait(_UNPROVED[self._tail_loss], position, hint=_UNPROVED_HINT)
             return False
         bounds = LeaderAnswers(connection, self._range.topic_partition, epoch).bounds()
         if bounds.start > position or bounds.end < self._range.end:
@@ -111,7 +115,7 @@ class FetchPatience:
         self._clock.sleep(_CONFIRM_AFTER_S * self._empty_answers)
         return False
 
-    def _look_up_compaction(self) -> bool:
+    def _look_up_compaction(self) -> TailLoss:
         topic = self._range.topic
         try:
             answer = self._router.call(topic_configs_request([topic], with_defaults=True))
@@ -123,7 +127,7 @@ class FetchPatience:
         except Denied as error:
             decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
             configs = {}
-        return may_lose_tail(dict(configs), was_compacted=self._task.was_compacted)
+        return judge_tail(configs, was_compacted=self._task.was_compacted)
 
     def _bear_throttle(self, answer: FetchAnswer, position: int) -> None:
         """Note a throttled answer; the pause has already been made. Raises `NoEvidence` when the quota lets nothing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S
+from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, TailLoss, judge_tail
 from offsite.kafka.read_task import FIRST_FETCH_BYTES, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.range import LogRange
@@ -56,8 +56,19 @@ def test_silence_for_ever_fails_the_range_and_moves_nothing(silence: str) -> Non
 
 def test_remote_storage_that_answers_late_is_not_taken_for_a_compacted_tail() -> None:
     leader = ScriptedLeader(log(0, 10), forever=BLANK, configs=TIERED)
-    with pytest.raises(NoEvidence, match="not compacted"):
+    with pytest.raises(NoEvidence, match="was compacted and has remote storage, so either can be the cause"):
         read(leader, 0, 20, was_compacted=True)
+
+
+def test_a_broker_that_compacts_remote_logs_some_day_proves_no_end_by_silence() -> None:
+    """KIP-1272: both settings on one topic, which brokers refuse so far."""
+    leader = ScriptedLeader(log(0, 10), high_watermark=40, configs=TIERED)
+    reading = Reading()
+    with pytest.raises(NoEvidence, match=r"from offset 20 on: .*has remote storage") as unproved:
+        read(leader, 0, 40, into=reading)
+    assert (reading.bases, reading.others) == ([0, 10], [])
+    assert "write one record into the partition" in unproved.value.hint
+    assert judge_tail({"remote.storage.enable": "true"}, was_compacted=False) is TailLoss.IMPOSSIBLE
 
 
 def test_a_compacted_tail_is_a_gap_once_it_was_asked_for_again() -> None:
