@@ -85,10 +85,10 @@ class FakeCluster:
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
     topic, or `THE_CLUSTER`, → codes of operations (AclOperation) that we may not do on it. `advertised`: where its
     broker says that it is, None for where it is. `hidden`: topics that we may not describe. `refused_settings`: no
-    topic is made with these. `answering` is cleared where it is to take requests and to answer none, as a broker that
-    is frozen; this may be changed during a call. `acls` is None without an authorizer;
-    a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes. `dynamic`: what
-    was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
+    topic is made with these. `takes_only_aborts`: from clients, as Redpanda. `answering` is cleared where it is to take
+    requests and to answer none, as a broker that is frozen; this may be changed during a call. `acls` is None without
+    an authorizer; a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
+    `dynamic`: what was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -108,6 +108,7 @@ class FakeCluster:
         self.forbidden: dict[str, set[int]] = {}
         self.hidden: set[str] = set()
         self.refused_settings: set[str] = set()
+        self.takes_only_aborts = False
         self.answering = threading.Event()
         self.answering.set()
         self._producer_ids = itertools.count(1000)

@@ -15,6 +15,7 @@ from tests.fake_cluster.partition_log import PartitionLog, RefusedError
 
 _FENCED_LEADER_EPOCH, _UNKNOWN_LEADER_EPOCH = 74, 75
 _CLUSTER_AUTHORIZATION_FAILED = 31
+_INVALID_REQUEST = 42
 _NO_EPOCH = -1
 CLUSTER_ACTION = 9
 """Code of AclOperation."""
@@ -125,8 +126,10 @@ def write_markers(cluster: FakeCluster, asked: Any) -> Answer:
 
     def written(marker: Any, topic: str, number: int) -> Answer:
         code = _CLUSTER_AUTHORIZATION_FAILED if is_forbidden else NONE
+        if marker.transaction_result and cluster.takes_only_aborts:
+            code = code or _INVALID_REQUEST
         try:
-            if not is_forbidden:
+            if not code:
                 log = cluster.log(TopicPartition(topic=topic, partition=number), api=Api.WRITE_TXN_MARKERS)
                 log.take_marker(marker.producer_id, marker.producer_epoch, committed=marker.transaction_result)
         except RefusedError as error:

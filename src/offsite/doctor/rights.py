@@ -103,12 +103,11 @@ def transactions(parts: Parts) -> CheckResult:
 def outcomes(parts: Parts) -> CheckResult:
     """Whether outcomes of transactions may be written. Backups never write outcomes, and a missing right is no
     failure."""
-    if parts.admin.may_write_outcomes():
+    if not (missing := parts.admin.missing_for_outcomes()):
         return ok("the principal may write transaction markers: restores keep the offsets of any log")
     return ok(
         "the principal may not write transaction markers: restores into this cluster replay transactions one after "
-        "the other, and do not keep the offsets of logs with many gaps. Restores need ClusterAction on the cluster "
-        "for that"
+        f"the other, and do not keep the offsets of logs with many gaps. Restores need {missing} for that"
     )
 
 

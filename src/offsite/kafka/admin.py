@@ -17,7 +17,7 @@ from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, MISSING_TOPIC_MAX_S, Ba
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
 from offsite.kafka.presence import PresenceState, find_presence, presence_now
-from offsite.kafka.producer import may_write_outcomes
+from offsite.kafka.producer import missing_for_outcomes
 from offsite.kafka.protocol import fetch, logs
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -202,10 +202,10 @@ class ClusterAdmin:
                 return error.message
         return ""
 
-    def may_write_outcomes(self) -> bool:
-        """Whether brokers accept transaction outcomes from this client. The test is an outcome for a topic with an
-        impossible name."""
-        return through_outage(partial(may_write_outcomes, self._router), self._clock, limit_s=DEAD_BROKER_MAX_S)
+    def missing_for_outcomes(self) -> str:
+        """Return what is missing for transaction outcomes from this client, in words; empty when brokers accept them.
+        The test is an outcome for a topic with an impossible name."""
+        return through_outage(partial(missing_for_outcomes, self._router), self._clock, limit_s=DEAD_BROKER_MAX_S)
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
         """Producer id → transactional id, as listed by the coordinator. Empty where brokers lack the API, or refuse. An

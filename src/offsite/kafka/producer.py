@@ -107,14 +107,29 @@ class TransactionOutcome(NamedTuple):
     coordinator_epoch: int = NO_COORDINATOR
 
 
-def may_write_outcomes(router: Router) -> bool:
-    """Whether a broker accepts outcomes from this client. The test is an outcome for a topic with an impossible name: a
-    broker's list of rights on the cluster would need Describe. Raises the errors of a router."""
+CLUSTER_ACTION = "the right ClusterAction on the cluster"
+COMMITS_OF_CLIENTS = "brokers that let clients commit transactions (these let clients only abort)"
+MARKERS_API = "brokers with the API WriteTxnMarkers"
+
+
+def missing_for_outcomes(router: Router) -> str:
+    """Return what is missing for outcomes from this client, in words for people; empty when a broker accepts them. The
+    test is an outcome for a topic with an impossible name: a broker's list of rights on the cluster would need
+    Describe. Brokers of other makers (Redpanda) take aborts alone, or have no such API. Raises the errors of a router.
+    """
     nowhere = TopicPartition(topic=_IMPOSSIBLE_TOPIC, partition=0)
     with router.lease_any() as connection:
         flexible = connection.has_version(Api.WRITE_TXN_MARKERS, _FLEXIBLE_VERSION)
-        request = write_outcomes_request(nowhere, [TransactionOutcome(0, 0, committed=False)], flexible=flexible)
-        return connection.call(request) == UNKNOWN_TOPIC_OR_PARTITION
+        if not flexible and not connection.has_version(Api.WRITE_TXN_MARKERS, _PLAIN_VERSION):
+            return MARKERS_API
+        taken = {}
+        for committed in (False, True):
+            outcome = TransactionOutcome(0, 0, committed=committed)
+            code = connection.call(write_outcomes_request(nowhere, [outcome], flexible=flexible))
+            taken[committed] = code == UNKNOWN_TOPIC_OR_PARTITION
+    if all(taken.values()):
+        return ""
+    return COMMITS_OF_CLIENTS if taken[False] else CLUSTER_ACTION
 
 
 def write_outcomes_request(

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from offsite.kafka.producer import CLUSTER_ACTION
 from offsite.kafka.transaction_replay import TIMEOUTS_MS
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import RestoreRefused
@@ -28,7 +29,7 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.restore.request import RestoreRequest
 from offsite.restore.write.pieces import first_offset, log_start
-from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, TopicRestore
+from offsite.restore.write.plan import DISKLESS, PartitionRestore, RestorePlan, TargetTopic, TopicRestore
 from offsite.stores.store import Store
 
 WRITE_BYTES_PER_S = 20_000_000
@@ -37,7 +38,6 @@ AUTO_EXTRA_MAX_S = 120.0
 """Additional seconds that `auto` accepts for the offsets of a topic."""
 PARTITIONS_AT_ONCE = 4
 """Partitions assumed to be written at the same time: few, to avoid low estimates."""
-DIRECT_NEEDS = "the right ClusterAction on the cluster"
 TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
 """Seconds for which a replayed transaction may stay open before brokers end the transaction."""
 HEAD_OFFSETS_PER_S = 4_000_000
@@ -45,8 +45,8 @@ HEAD_OFFSETS_PER_S = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWay:
-    """`direct`: this process writes outcomes into the log, with the right ClusterAction on the cluster; otherwise every
-    outcome is a transaction of its own. `outcome_s`, `gap_s`: seconds for one offset of a partition; `gaps_max`: most
+    """`direct`: this process writes outcomes into the log; otherwise every outcome is a transaction of its own, because
+    the target lacks `missing`. `outcome_s`, `gap_s`: seconds for one offset of a partition; `gaps_max`: most
     offsets of a partition without a record that can be filled; `open_part`: share of the brokers' limit for open
     transactions that remains for a transaction of the source."""
 
@@ -55,6 +55,7 @@ class ReplayWay:
     gap_s: float
     gaps_max: int
     open_part: float = 1.0
+    missing: str = ""
 
     @property
     def filler(self) -> str:
@@ -63,7 +64,7 @@ class ReplayWay:
 
 
 DIRECT = ReplayWay(direct=True, outcome_s=0.001, gap_s=0.000_05, gaps_max=2**62, open_part=0.8)
-BY_COORDINATOR = ReplayWay(direct=False, outcome_s=0.015, gap_s=0.002, gaps_max=20_000)
+BY_COORDINATOR = ReplayWay(direct=False, outcome_s=0.015, gap_s=0.002, gaps_max=20_000, missing=CLUSTER_ACTION)
 """Gaps are filled in less than a minute."""
 
 
@@ -256,7 +257,7 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
             )
         if preserved.gap_offsets > preserved.way.gaps_max:
             gaps = amount(preserved.gap_offsets, "offset")
-            return f"{name} has {gaps} without records, too many to fill without {DIRECT_NEEDS}"
+            return f"{name} has {gaps} without records, too many to fill without {preserved.way.missing}"
     return ""
 
 
@@ -276,6 +277,12 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
         f"partition {partition} has a transaction at offsets {worst.start:,} to {worst.end:,} that takes about "
         f"{takes} to write; brokers abort transactions that are open for {limit}"
     )
+
+
+def _refusal_of_transactions(topic: TopicRestore, target: TargetTopic | None) -> str:
+    """Why the topic, existing or made with the settings of its source, takes no transactions; empty when it does."""
+    is_diskless = dict(topic.source.configs).get(DISKLESS) == "true" if target is None else target.diskless
+    return f"{topic.target} is diskless ({DISKLESS}=true), so it takes no transactions" if is_diskless else ""
 
 
 FindSlow = Callable[[PartitionChain], SlowTransaction | None]
@@ -341,10 +348,10 @@ class OffsetsRules:
                 f"it would take about {format_duration(verdict.extra_s)} longer; use --offsets preserve to keep the "
                 "offsets anyway"
             )
-            reason += "" if self.way.direct else f"; with {DIRECT_NEEDS} it is fast"
+            reason += "" if self.way.direct else f"; with {self.way.missing} it is fast"
         # Without transactions no control records can be written: neither those of the source, nor fillers of gaps.
         if not reason and any(preserved.needs_transactions for preserved in verdict.partitions):
-            reason = self.cannot_replay
+            reason = self.cannot_replay or _refusal_of_transactions(topic, target)
         return replace(verdict, preserve=not reason, reason=reason)
 
     def _checked_for_slow(self, verdict: OffsetsVerdict) -> OffsetsVerdict:

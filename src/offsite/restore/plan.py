@@ -175,7 +175,8 @@ class _Situation:
     def offsets(
         self, plan: RestorePlan, point: PointInTime, existing: Sequence[TargetTopic]
     ) -> tuple[OffsetsVerdict, ...]:
-        way = DIRECT if self.admin.may_write_outcomes() else BY_COORDINATOR
+        missing = self.admin.missing_for_outcomes()
+        way = replace(BY_COORDINATOR, missing=missing) if missing else DIRECT
         open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
         rules = OffsetsRules(
             point=point,

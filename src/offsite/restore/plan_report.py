@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from offsite.kafka.producer import CLUSTER_ACTION
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.names import amount
@@ -24,7 +25,6 @@ from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan
 from offsite.restore.groups_outlook import GroupOutlook
 from offsite.restore.offsets import (
-    DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     describe_slow_transaction,
@@ -278,8 +278,12 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
     notes = []
     if slow := describe_slow_transaction(offsets.partitions):
         notes.append(f"{offsets.source} may not keep its offsets: {slow}; --offsets translate has no such limit")
-    if offsets.extra_s >= _TOLD_FROM_S and not all(partition.way.direct for partition in offsets.partitions):
-        notes.append(f"{offsets.source} keeps its offsets, but slowly: with {DIRECT_NEEDS} it is fast")
+    replayed = [partition for partition in offsets.partitions if not partition.way.direct]
+    missing = next((partition.way.missing for partition in replayed), "")
+    if offsets.extra_s >= _TOLD_FROM_S and missing:
+        notes.append(f"{offsets.source} keeps its offsets, but slowly: with {missing} it is fast")
+    elif missing != CLUSTER_ACTION and any(partition.needs_transactions for partition in replayed):
+        notes.append(f"{offsets.source} keeps its offsets by transactions of its own: the target lacks {missing}")
     return notes
 
 

@@ -47,6 +47,8 @@ _TIME_TYPE = {"message.timestamp.type": "CreateTime"}
 _OLD_TIMES = {"message.timestamp.before.max.ms": str(UNLIMITED)}
 _NEW_TIMES = {"message.timestamp.after.max.ms": str(UNLIMITED)}
 WHILE_RESTORING = {"cleanup.policy": "delete"} | _RETENTION | _TIME_TYPE | _OLD_TIMES | _NEW_TIMES
+_RECORD_LIMIT, _ANY_RECORD = "max.decompressed.message.bytes", {"max.decompressed.message.bytes": str(2**31 - 1)}
+"""Since Kafka 4.4. The records of a topic may be older than its limit, and larger."""
 _MIN_IN_SYNC = "min.insync.replicas"
 _OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 _SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
@@ -117,6 +119,8 @@ def _of_created(topic: TopicRestore, circumstances: Circumstances) -> TargetTopi
     if _MIN_IN_SYNC in omitted_names:
         configs[_MIN_IN_SYNC] = str(replicas)
     meanwhile = WHILE_RESTORING | _room_for_batches(topic, circumstances.defaults)
+    if _RECORD_LIMIT in configs:
+        meanwhile |= _ANY_RECORD
     if _MIN_IN_SYNC not in configs and circumstances.defaults.min_in_sync > replicas:
         meanwhile |= {_MIN_IN_SYNC: str(replicas)}
     stay = {name: value for name, value in _RETENTION.items() if name in omitted_names}
@@ -137,8 +141,8 @@ def _of_created(topic: TopicRestore, circumstances: Circumstances) -> TargetTopi
 
 def _of_existing(topic: TopicRestore, target: TargetTopic, circumstances: Circumstances) -> TargetTopicSettings:
     """Only obstacles are set aside, and put back at the end."""
-    meanwhile = dict(_obstacles(topic, target, circumstances))
     own_configs = dict(target.configs)
+    meanwhile = dict(_obstacles(topic, target, circumstances)) | (_ANY_RECORD if _RECORD_LIMIT in own_configs else {})
     return TargetTopicSettings(
         topic=topic.target,
         create=False,

@@ -138,6 +138,9 @@ def test_what_makes_restores_quick_is_told_and_its_lack_is_nothing_bad(site: Sit
     site.source.forbidden[THE_CLUSTER] = {9}
     told = found(rights.outcomes, parts_of(site))
     assert (told.verdict, "ClusterAction" in told.said) == (CheckVerdict.OK, True)
+    site.source.forbidden.clear()
+    site.source.takes_only_aborts = True
+    assert "these let clients only abort" in found(rights.outcomes, parts_of(site)).said
 
 
 class OffBy(SystemClock):

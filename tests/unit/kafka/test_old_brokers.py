@@ -11,6 +11,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import BrokerAddress
 from offsite.kafka.coordinators import CoordinatorNode, find_coordinators
 from offsite.kafka.net.connection import Connection
+from offsite.kafka.producer import MARKERS_API
 from offsite.kafka.protocol.groups import fetch_offsets_request, list_groups_request
 from offsite.kafka.protocol.request import Api, Request, api_name
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -106,6 +107,11 @@ def test_a_broker_that_tells_no_ends_of_epochs_is_refused_by_the_first_run_not_t
         ClusterAdmin(router).check_readable()  # type: ignore[arg-type]
     versions[Api.OFFSET_FOR_LEADER_EPOCH] = (0, 3)
     ClusterAdmin(router).check_readable()  # type: ignore[arg-type]
+
+
+def test_a_broker_without_markers_of_transactions_is_no_error() -> None:
+    router = RouterTo(connection_with({Api.FETCH: (0, 11)}))
+    assert ClusterAdmin(router).missing_for_outcomes() == MARKERS_API  # type: ignore[arg-type]
 
 
 def test_requests_are_named_as_the_protocol_guide_does() -> None:

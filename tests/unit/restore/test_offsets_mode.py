@@ -119,6 +119,17 @@ def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -
     assert "ClusterAction on the cluster it is fast" in reason(state)
 
 
+def test_a_diskless_topic_takes_no_transactions_and_is_translated_by_name() -> None:
+    state, diskless = (
+        one_segment(20, records=10, outcomes=10),
+        replace(target(), partitions=1, ends=(0,), diskless=True),
+    )
+    assert reason(state, existing=(diskless,)) == "t is diskless (diskless.enable=true), so it takes no transactions"
+    with pytest.raises(RestoreRefused, match="t cannot keep its offsets: t is diskless"):
+        decided(state, "preserve", existing=(diskless,))
+    assert reason(one_segment(20, records=20, outcomes=0), existing=(diskless,)) == ""
+
+
 def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:
     state = one_segment(100_000, records=10_000, outcomes=50_000)
     assert "ClusterAction" in reason(state)

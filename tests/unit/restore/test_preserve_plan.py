@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offsite.kafka.producer import CLUSTER_ACTION, COMMITS_OF_CLIENTS
 from offsite.points.point_in_time import PartitionChain
 from offsite.repository.segments.segment import Segment
 from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
-    DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     ReplayWay,
@@ -58,7 +58,9 @@ def test_gaps_too_many_for_empty_transactions_are_no_obstacle_with_the_right_to_
     cleaned = replace(segment(SOURCE, 0, BY_COORDINATOR.gaps_max + 2), records=1)
     by_coordinator, direct = (planned(cleaned, end=cleaned.end, way=way) for way in (BY_COORDINATOR, DIRECT))
     many = "partition 0 has 20,001 offsets without records, too many to fill without "
-    assert obstacle([by_coordinator], None) == many + DIRECT_NEEDS
+    assert obstacle([by_coordinator], None) == many + CLUSTER_ACTION
+    only_aborts = replace(BY_COORDINATOR, missing=COMMITS_OF_CLIENTS)
+    assert obstacle([planned(cleaned, end=cleaned.end, way=only_aborts)], None) == many + COMMITS_OF_CLIENTS
     assert obstacle([direct], None) == ""
 
 

@@ -66,6 +66,20 @@ def test_a_plan_says_what_will_be_made_and_touches_nothing(site: Site) -> None:
     assert site.target.topics == {}
 
 
+def test_brokers_that_let_clients_only_abort_are_named_and_replay_transactions_themselves(site: Site) -> None:
+    """As Redpanda does. The plan says so, and nothing fails."""
+    site.source.make_topic("orders", retention_ms="-1")
+    site.source.write("orders", [b"a"])
+    site.source.write_in_transaction("orders", [b"b"], committed=True)
+    site.back_up("*")
+    site.target.takes_only_aborts = True
+    notes = report_plan(site.plan_restore(offsets="preserve")).notes
+    (note,) = [note for note in notes if "let clients only abort" in note]
+    assert note.startswith("orders keeps its offsets by transactions of its own: the target lacks brokers that let")
+    restored = site.restore(offsets="preserve")
+    assert (restored.verified, restored.topics["orders"].same_offsets) == (True, True)
+
+
 def test_a_plan_says_that_its_figures_are_bounds_where_a_roll_up_has_added_later_records(site: Site) -> None:
     backed_up(site, retention_ms="-1")
     site.source.write("orders", [b"d"])

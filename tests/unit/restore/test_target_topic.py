@@ -105,6 +105,13 @@ def test_a_target_that_holds_records_is_left_alone() -> None:
     assert "--rename" in problem.hint
 
 
+def test_a_mirror_of_another_cluster_is_refused_by_name() -> None:
+    for target in (replace(FITS, mirror="dr"), replace(FITS, mirror="dr", records=1, partitions=9)):
+        (problem,) = problems(target, source())
+        assert "t exists and mirrors a topic of another cluster (mirror.name=dr)" in problem.message
+        assert "end the mirroring" in problem.hint
+
+
 ASIDE: dict[str, tuple[dict[str, int], str]] = {
     "no times so far ahead": ({"newest_taken_ms": 99 * DAY_MS - 1}, "message.timestamp.after.max.ms"),
     "no times so old": ({"oldest_taken_ms": 10 * DAY_MS + 1}, "message.timestamp.before.max.ms"),
@@ -140,6 +147,15 @@ def test_a_retention_is_set_aside_only_when_that_was_asked() -> None:
     settings = decide_settings(source(), strict, given(retention=RetentionMode.OVERRIDE))
     assert settings.meanwhile == (("retention.bytes", "-1"), ("retention.ms", "-1"))
     assert settings.at_end == strict.configs
+
+
+def test_a_limit_on_expanded_records_is_set_aside_where_it_was_set() -> None:
+    """Since Kafka 4.4 brokers refuse larger records than a topic allows, and those of a backup may be older."""
+    name, most = "max.decompressed.message.bytes", "2147483647"
+    existing = decide_settings(source(), replace(FITS, configs=((name, "1000"),)), given())
+    assert (existing.meanwhile, existing.at_end) == (((name, most),), ((name, "1000"),))
+    made = created(source(max_decompressed_message_bytes="1000"))
+    assert (dict(made.meanwhile)[name], dict(made.at_end)[name]) == (most, "1000")
 
 
 def test_a_created_topic_judges_no_record_and_has_the_source_s_settings_at_the_end() -> None:

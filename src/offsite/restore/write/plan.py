@@ -26,6 +26,7 @@ REPARTITIONED_BATCH_BYTES = 256 * KIB
 UNLIMITED = 2**63 - 1
 _MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
 BATCH_LIMIT = "max.message.bytes"
+DISKLESS = "diskless.enable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +210,8 @@ class TargetTopic:
     - `oldest_kept_ms`, `kept_bytes`: brokers delete older records, and bytes of a partition beyond the limit; nothing
       unless the topic `deletes`.
     - `keeps_times`: the topic has CreateTime. `compacts`: the topic refuses records without a key.
+    - `diskless`: the topic takes no transactions (KIP-1150). `mirror`: the name of the mirror that alone writes into it
+      (KIP-1279), empty without one.
     - `configs` are its own settings, `ends` the end of every partition.
     """
 
@@ -223,6 +226,8 @@ class TargetTopic:
     compacts: bool
     deletes: bool = True
     kept_bytes: int = UNLIMITED
+    diskless: bool = False
+    mirror: str = ""
     configs: tuple[tuple[str, str], ...] = ()
     ends: tuple[int, ...] = ()
 
@@ -231,6 +236,13 @@ def target_problems(
     target: TargetTopic, topic: TopicRestore, *, may_override_retention: bool
 ) -> Iterator[OffsiteError]:
     """Every reason why `target` cannot take `topic`, with a hint for the change needed."""
+    if target.mirror:
+        yield TargetMismatch(
+            f"{target.topic} exists and mirrors a topic of another cluster (mirror.name={target.mirror}): brokers "
+            "refuse all other writers",
+            hint=f"end the mirroring of the topic, or {_MAKE_ROOM}",
+        )
+        return
     if target.records:
         yield TargetNotEmpty(
             f"{target.topic} exists on the target and holds {amount(target.records, 'record')}",
