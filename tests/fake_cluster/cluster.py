@@ -88,6 +88,7 @@ class FakeCluster:
     topic is made with these. `takes_only_aborts`: from clients, as Redpanda. `answering` is cleared where it is to take
     requests and to answer none, as a broker that is frozen; this may be changed during a call. `acls` is None without
     an authorizer; a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
+    `newest_versions` of APIs, by their keys, are told instead of those that it answers, to clients that connect then.
     `dynamic`: what was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
     """
 
@@ -109,6 +110,7 @@ class FakeCluster:
         self.hidden: set[str] = set()
         self.refused_settings: set[str] = set()
         self.takes_only_aborts = False
+        self.newest_versions: dict[int, int] = {}
         self.answering = threading.Event()
         self.answering.set()
         self._producer_ids = itertools.count(1000)

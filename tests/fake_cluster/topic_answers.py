@@ -30,9 +30,9 @@ _OPERATIONS = frozenset(range(3, 13))
 _NO_ID = UUID(int=0)
 
 
-def api_versions(_cluster: FakeCluster, _asked: Any) -> Answer:
-    keys = [{"api_key": key, "max_version": int(each.max_version)} for key, each in ANSWERS.items()]
-    return {"api_keys": keys}
+def api_versions(cluster: FakeCluster, _asked: Any) -> Answer:
+    newest = {int(key): int(each.max_version) for key, each in ANSWERS.items()} | cluster.newest_versions
+    return {"api_keys": [{"api_key": key, "max_version": version} for key, version in newest.items()]}
 
 
 def metadata(cluster: FakeCluster, asked: Any) -> Answer:

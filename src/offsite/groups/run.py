@@ -15,6 +15,7 @@ from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, gr
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
 from offsite.groups.plan import GroupPlan, plan_groups
 from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
+from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
@@ -118,6 +119,8 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
     translation = translate(as_of.groups, mapping)
     current = admin.groups.offsets(listed for listed in admin.groups.list() if listed.group in translation.moved)
+    warnings = streams_warnings((as_of.groups[name] for name in translation.moved), admin.groups)
+    as_of = replace(as_of, own_notes=(*as_of.own_notes, *warnings))
     unreadable = {failure.group for failure in current.failed}
     readable = {name: topics for name, topics in translation.moved.items() if name not in unreadable}
     return PlannedGroups(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from itertools import zip_longest
 
@@ -45,6 +46,10 @@ FIND_GROUPS_MAX = 1000
 COORDINATOR_MAX_S = 60.0
 """A moved coordinator has loaded the groups, and a new cluster has made `__consumer_offsets`, well within this time."""
 _TRY_AGAIN = frozenset({7, 14, 15, 16})  # timed out, loading, not available, moved
+
+_MARKERS_OF_4_2, _LOG_DIRS_OF_4_3 = 2, 5
+"""Versions of WriteTxnMarkers and DescribeLogDirs by which brokers of these releases are known: brokers do not tell
+their release, and streams groups have the same APIs in all three."""
 
 GroupsRequest = Callable[[Sequence[str]], Request[Mapping[str, GroupAnswer]]]
 
@@ -164,7 +169,7 @@ STABLE_WAIT_S = 0.25
 count."""
 _UNSTABLE_OFFSET_COMMIT = 88
 _SHARE = "share"
-_CARRIED = {"", "classic", "consumer"}
+_CARRIED = {"", "classic", "consumer", "streams"}
 """Kinds of groups that a restore brings back. Brokers before 3.8 tell no kind, and have no further kinds."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
@@ -188,6 +193,20 @@ class FetchedGroups:
     failed: tuple[GroupFailure, ...]
     not_carried: tuple[ListedGroup, ...] = ()
     ask_again: Callable[[Iterable[ListedGroup]], FetchedGroups] | None = field(default=None, compare=False, repr=False)
+
+
+class StreamsSupport(StrEnum):
+    """What brokers make of a classic group, made by a commit of offsets, when an application of the streams protocol
+    (KIP-1071) joins it. A version of a broker of other makers counts by its APIs."""
+
+    ABSENT = "absent"
+    """Brokers have no streams groups."""
+    REFUSES = "refuses"
+    """Kafka 4.1, a preview: the application is refused."""
+    MAY_FAIL = "may fail"
+    """Kafka 4.2: the group is converted. In 4.2.0 it may not be loaded again after a compaction (KAFKA-20254)."""
+    CONVERTS = "converts"
+    """Kafka 4.3 and later."""
 
 
 class GroupClient:
@@ -234,6 +253,16 @@ class GroupClient:
             not_carried=tuple(group for group in chosen if group.kind not in _CARRIED),
             ask_again=self.offsets,
         )
+
+    def streams_support(self) -> StreamsSupport:
+        """What a broker makes of a classic group when a streams application joins it."""
+        with self._router.lease_any() as connection:
+            if not connection.has_version(Api.STREAMS_GROUP_HEARTBEAT, 0):
+                return StreamsSupport.ABSENT
+            if not connection.has_version(Api.WRITE_TXN_MARKERS, _MARKERS_OF_4_2):
+                return StreamsSupport.REFUSES
+            is_newer = connection.has_version(Api.DESCRIBE_LOG_DIRS, _LOG_DIRS_OF_4_3)
+            return StreamsSupport.CONVERTS if is_newer else StreamsSupport.MAY_FAIL
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Commit the given offsets of every group. Returns refused groups. May be repeated.

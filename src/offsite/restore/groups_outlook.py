@@ -13,6 +13,8 @@ from offsite.groups.missing_records import (
     find_available_records,
     read_commit_cut,
 )
+from offsite.groups.streams_groups import streams_warnings
+from offsite.kafka.groups import GroupClient
 from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import PartitionId
 from offsite.model.selection import GroupPatterns
@@ -86,10 +88,10 @@ class GroupOutlook:
 
 
 def foresee_groups(
-    backup: Backup, record: RestoreRecord, plan: RestorePlan, patterns: GroupPatterns
+    backup: Backup, record: RestoreRecord, plan: RestorePlan, patterns: GroupPatterns, client: GroupClient
 ) -> GroupOutlook | None:
-    """The groups that a restore will put in place; None when no groups are requested. Raises `NoSuchRestorePoint` for
-    an unknown group named in full, `DamagedObject`."""
+    """The groups that a restore will put in place; None when no groups are requested. `client`: groups of the target.
+    Raises `NoSuchRestorePoint` for an unknown group named in full, `DamagedObject`, the errors of `client`."""
     if not patterns:
         return None
     topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
@@ -107,7 +109,7 @@ def foresee_groups(
         verdicts=counts,
         exit_code=_PARTIAL if counts[GroupVerdict.CANNOT_GO_ON] or as_of.unread else 0,
         origin=as_of.origin,
-        notes=as_of.notes,
+        notes=(*as_of.notes, *streams_warnings((as_of.groups[group.group] for group in groups), client)),
         earlier=as_of.earlier_commits,
         gone=as_of.gone,
     )

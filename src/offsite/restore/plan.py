@@ -121,7 +121,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         offsets=offsets,
         request=request,
         unfinished=asides,
-        outlook=foresee_groups(backup, record, plan, request.groups),
+        outlook=foresee_groups(backup, record, plan, request.groups, admin.groups),
     )
 
 

@@ -21,8 +21,8 @@ from tests.shown import shown
 
 DESCRIBE_CONFIGS = 10
 NAMED = (
+    "12 queue groups: app-00, app-01, app-02, app-03, app-04, app-05, app-06, app-07, app-08, app-09 and 2 more",
     "1 share group: jobs",
-    "12 streams groups: app-00, app-01, app-02, app-03, app-04, app-05, app-06, app-07, app-08, app-09 and 2 more",
     "settings of all brokers: log.cleaner.threads",
     "settings of broker 1: background.threads, num.io.threads",
     "settings of groups: payers",
@@ -36,7 +36,7 @@ def rich(site: Site) -> Site:
     source.make_topic("orders")
     source.write("orders", [b"v"])
     source.groups = {"payers": FakeGroup(), "next": FakeGroup(kind="consumer"), "jobs": FakeGroup(kind="share")}
-    source.groups |= {f"app-{number:02}": FakeGroup(kind="streams") for number in range(12)}
+    source.groups |= {f"app-{number:02}": FakeGroup(kind="queue") for number in range(12)}
     source.dynamic = {
         OF_THE_BROKER: ["num.io.threads", "background.threads"],
         OF_ALL_BROKERS: ["log.cleaner.threads"],
