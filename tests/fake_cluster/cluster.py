@@ -90,6 +90,7 @@ class FakeCluster:
     an authorizer; a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     `newest_versions` of APIs, by their keys, are told instead of those that it answers, to clients that connect then.
     `dynamic`: what was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
+    `set_configs`: what was set, by type and name of resources other than topics.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -104,6 +105,7 @@ class FakeCluster:
         self.scram_users: dict[str, tuple[int, int]] = {}
         self.dynamic: dict[int, list[str]] = {OF_THE_BROKER: [], OF_ALL_BROKERS: []}
         self.configured: dict[int, list[str]] = {}
+        self.set_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.failing: dict[tuple[Api, TopicPartition], int] = {}
         self.passing: dict[tuple[Api, TopicPartition], int] = {}
         self.forbidden: dict[str, set[int]] = {}

@@ -142,6 +142,12 @@ def alter_configs(cluster: FakeCluster, asked: Any) -> Answer:
 
 def _altered(cluster: FakeCluster, asked: Any) -> Answer:
     told = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+    if asked.resource_type != _TOPIC:
+        settings = {setting.name: setting.value for setting in asked.configs}
+        if bad := sorted(settings.keys() & cluster.refused_settings):
+            return told | {"error_code": INVALID_CONFIG, "error_message": f"unknown setting {bad[0]}"}
+        cluster.set_configs.setdefault((asked.resource_type, asked.resource_name), {}).update(settings)
+        return told
     topic = cluster.topics.get(asked.resource_name)
     if topic is None:
         return told | {"error_code": UNKNOWN_TOPIC_OR_PARTITION}

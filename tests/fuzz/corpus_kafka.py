@@ -26,7 +26,7 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_quotas_request,
     describe_scram_users_request,
 )
-from offsite.kafka.protocol.configs import alter_topic_configs_request, topic_configs_request
+from offsite.kafka.protocol.configs import alter_configs_request, topic_configs_request
 from offsite.kafka.protocol.groups import (
     commit_offsets_request,
     delete_offsets_request,
@@ -117,7 +117,7 @@ APIS: dict[str, Asked] = {
     "create-acls": Asked(request=lambda: create_acls_request([]), schema="CreateAclsResponse"),
     "describe-configs": Asked(request=lambda: topic_configs_request(["orders"]), schema="DescribeConfigsResponse"),
     "alter-configs": Asked(
-        request=lambda: alter_topic_configs_request({"orders": {}}), schema="IncrementalAlterConfigsResponse"
+        request=lambda: alter_configs_request({"orders": {}}), schema="IncrementalAlterConfigsResponse"
     ),
     "log-dirs": Asked(request=lambda: log_dirs_request([HERE]), schema="DescribeLogDirsResponse"),
     "delete-records": Asked(

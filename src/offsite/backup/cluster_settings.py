@@ -6,14 +6,14 @@ name, before anybody misses them on a lost cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.kafka.settings import SettingsClient
-from offsite.model.cluster_settings import ClusterSettings
+from offsite.model.cluster_settings import BROKERS, GROUPS, ClusterSettings, ResourceConfigs
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer, OffsiteError
 from offsite.model.names import amount, named
 
@@ -56,10 +56,35 @@ def read_cluster_settings(client: SettingsClient) -> ObservedSettings:
 def with_not_carried(
     observed: ObservedSettings, client: SettingsClient, groups: FetchedGroups | None
 ) -> ObservedSettings:
-    """Add to `observed` the names of everything else on the cluster, including the groups of `groups` whose kinds no
-    restore brings back."""
-    not_carried = (*_groups(groups), *_brokers(client), *_configured(client))
-    return replace(observed, settings=replace(observed.settings, not_carried=not_carried))
+    """Add to `observed` the settings of groups and of all brokers, and the names of everything else on the cluster,
+    including the groups of `groups` whose kinds no restore brings back."""
+    problems: list[str] = []
+    brokers = _read("dynamic settings of brokers", client.dynamic_broker_settings, problems, passed_over=_UNREAD) or {}
+    not_carried = [*_groups(groups), *problems, *_brokers(brokers)]
+    problems.clear()
+    subject = "groups and metrics of clients that have settings"
+    configured = _read(subject, client.configured, problems, passed_over=_UNREAD) or {}
+    not_carried += [*problems, *_configured(configured)]
+    configs = (*_of_all_brokers(brokers), *_of_groups(configured))
+    settings = replace(observed.settings, not_carried=tuple(not_carried), configs=tuple(sorted(configs)))
+    return replace(observed, settings=settings)
+
+
+def read_configs(client: SettingsClient) -> tuple[ResourceConfigs, ...]:
+    """The settings of groups and of all brokers, without secrets. Raises the errors of `client`."""
+    return tuple(sorted((*_of_all_brokers(client.dynamic_broker_settings()), *_of_groups(client.configured()))))
+
+
+def _of_all_brokers(brokers: Mapping[str, Mapping[str, str | None]]) -> Iterator[ResourceConfigs]:
+    configs = {name: value for name, value in brokers.get("", {}).items() if value is not None}
+    if configs:
+        yield ResourceConfigs(kind=BROKERS, name="", configs=tuple(sorted(configs.items())))
+
+
+def _of_groups(configured: Mapping[int, Mapping[str, Mapping[str, str] | None]]) -> Iterator[ResourceConfigs]:
+    for name, configs in configured.get(GROUP, {}).items():
+        if configs:
+            yield ResourceConfigs(kind=GROUPS, name=name, configs=tuple(sorted(configs.items())))
 
 
 def _groups(groups: FetchedGroups | None) -> Iterator[str]:
@@ -70,13 +95,13 @@ def _groups(groups: FetchedGroups | None) -> Iterator[str]:
         yield f"{amount(len(names), f'{kind} group')}: {_some(names)}"
 
 
-def _brokers(client: SettingsClient) -> Iterator[str]:
-    problems: list[str] = []
-    answer = _read("dynamic settings of brokers", client.dynamic_broker_settings, problems, passed_over=_UNREAD) or {}
-    yield from problems
+def _brokers(settings: Mapping[str, Mapping[str, str | None]]) -> Iterator[str]:
+    """Settings of single brokers, and secrets of all brokers."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for whose, names in answer.items():
-        alike.setdefault(tuple(names), []).append(whose)
+    for whose, configs in settings.items():
+        names = tuple(name for name, value in configs.items() if whose or value is None)
+        if names:
+            alike.setdefault(names, []).append(whose)
     for names, brokers in list(alike.items())[:_LINES_MAX]:
         of = "all brokers" if brokers == [""] else f"{'broker' if len(brokers) == 1 else 'brokers'} {_some(brokers)}"
         yield f"settings of {of}: {_some(names)}"
@@ -84,13 +109,10 @@ def _brokers(client: SettingsClient) -> Iterator[str]:
         yield f"settings of {len(alike) - _LINES_MAX} more kinds of brokers"
 
 
-def _configured(client: SettingsClient) -> Iterator[str]:
-    problems: list[str] = []
-    subject = "groups and metrics of clients that have settings"
-    answer = _read(subject, client.configured, problems, passed_over=_UNREAD) or {}
-    yield from problems
+def _configured(configured: Mapping[int, Mapping[str, Mapping[str, str] | None]]) -> Iterator[str]:
+    """Groups whose settings were not read, and subscriptions."""
     for kind, subject in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
-        if names := answer.get(kind):
+        if names := [name for name, configs in configured.get(kind, {}).items() if configs is None]:
             yield f"{subject}: {_some(names)}"
 
 

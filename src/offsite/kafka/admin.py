@@ -28,7 +28,7 @@ from offsite.kafka.protocol.broker_errors import (
 )
 from offsite.kafka.protocol.configs import (
     TopicConfigs,
-    alter_topic_configs_request,
+    alter_configs_request,
     topic_configs_request,
 )
 from offsite.kafka.protocol.logs import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request, log_dirs_request
@@ -237,7 +237,7 @@ class ClusterAdmin:
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value; None: the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
         for part in split_requests(changes.items(), lambda change: len(change[1])):
-            change = partial(self._change, alter_topic_configs_request(dict(part)), "configuring")
+            change = partial(self._change, alter_configs_request(dict(part)), "configuring")
             through_outage(change, self._clock, limit_s=DEAD_BROKER_MAX_S)
 
     def delete_topics(self, names: Sequence[str]) -> None:

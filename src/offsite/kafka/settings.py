@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, through_outage
 from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.cluster_settings import (
     alter_quotas_request,
     create_acls_request,
@@ -16,8 +17,11 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_scram_users_request,
 )
 from offsite.kafka.protocol.configs import (
+    BROKER,
+    CLIENT_METRICS,
     GROUP,
     LIST_VERSIONS,
+    alter_configs_request,
     broker_configs_request,
     config_resources_request,
     dynamic_configs_request,
@@ -26,9 +30,10 @@ from offsite.kafka.protocol.configs import (
 from offsite.kafka.protocol.metadata import split_requests
 from offsite.kafka.protocol.request import Api
 from offsite.model.clock import Clock
-from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
+from offsite.model.cluster_settings import BROKERS, GROUPS, Acl, ClientQuota, ResourceConfigs, ScramUser
 from offsite.model.errors import KafkaTooOld, KafkaUnavailable
 
+_KINDS = {BROKERS: BROKER, GROUPS: GROUP}
 _GROUPS_MAX = 200  # further groups count as configured, as listed by brokers
 _DYNAMIC_S = 300.0  # broker settings change seldom, and a following run would ask in every round
 
@@ -39,7 +44,7 @@ class SettingsClient:
 
     def __init__(self, router: Router, *, clock: Clock) -> None:
         self._router, self._clock = router, clock
-        self._dynamic: tuple[float, Mapping[str, Sequence[str]] | KafkaUnavailable] | None = None
+        self._dynamic: tuple[float, Mapping[str, Mapping[str, str | None]] | KafkaUnavailable] | None = None
 
     def acls(self) -> tuple[Acl, ...]:
         """Return all access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
@@ -72,9 +77,9 @@ class SettingsClient:
 
         return through_outage(ask, self._clock, limit_s=DEAD_BROKER_MAX_S)
 
-    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
-        """Return the names of settings made while brokers ran, sorted. Keys: a broker's id as text, or an empty text
-        for settings of all brokers. The answer, or the failure to answer, is remembered for `_DYNAMIC_S`."""
+    def dynamic_broker_settings(self) -> Mapping[str, Mapping[str, str | None]]:
+        """Return the settings made while brokers ran, sorted; None for a secret. Keys: a broker's id as text, or an
+        empty text for settings of all brokers. The answer, or the failure to answer, is remembered for `_DYNAMIC_S`."""
         now_s = self._clock.monotonic_s()
         if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
             self._dynamic = now_s, self._ask_dynamic()
@@ -83,9 +88,10 @@ class SettingsClient:
             raise settings
         return settings
 
-    def configured(self) -> Mapping[int, Sequence[str]]:
+    def configured(self) -> Mapping[int, Mapping[str, Mapping[str, str] | None]]:
         """Return the groups (`GROUP`) and the client metrics subscriptions (`CLIENT_METRICS`) that have settings,
-        sorted. Brokers before 4.1 list no groups, brokers before 3.7 list nothing."""
+        sorted, with the settings of groups; None where they were not asked for. Brokers before 4.1 list no groups,
+        brokers before 3.7 list nothing."""
         with self._router.lease_any() as connection:
             try:
                 version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
@@ -93,19 +99,36 @@ class SettingsClient:
                 return {}
             resources = connection.call(config_resources_request(version))
             groups = resources.get(GROUP, ())[:_GROUPS_MAX]
-            configured = connection.call(group_configs_request(groups)) if groups else ()
+            configs = connection.call(group_configs_request(groups)) if groups else {}
+        rest = dict.fromkeys(resources.get(GROUP, ())[_GROUPS_MAX:])
         return {
-            **resources,
-            GROUP: [group for group in resources.get(GROUP, ()) if group in configured or group not in groups],
+            CLIENT_METRICS: dict.fromkeys(resources.get(CLIENT_METRICS, ())),
+            GROUP: {**{group: configs[group] for group in groups if group in configs}, **rest},
         }
 
-    def _ask_dynamic(self) -> Mapping[str, Sequence[str]] | KafkaUnavailable:
-        settings: dict[str, set[str]] = {}
+    def set_configs(self, changes: Sequence[ResourceConfigs]) -> Sequence[str]:
+        """Set the settings. Returns one text per setting, in order: empty, or the reason of the refusal. Brokers refuse
+        all settings of a resource because of one, so each is then set alone."""
+        return [problem for change in changes for problem in self._set_configs(change)]
+
+    def _set_configs(self, change: ResourceConfigs) -> Sequence[str]:
+        kind, alone = _KINDS[change.kind], [(setting,) for setting in change.configs]
+        if not self._refusal(kind, change.name, change.configs):
+            return [""] * len(alone)
+        return [self._refusal(kind, change.name, setting) for setting in alone]
+
+    def _refusal(self, kind: int, name: str, configs: Sequence[tuple[str, str]]) -> str:
+        request = alter_configs_request({name: dict(configs)}, kind=kind)
+        (outcome,) = self._router.call_controller(request)
+        return f"{error_name(outcome.error_code)} ({outcome.detail})" if outcome.error_code else ""
+
+    def _ask_dynamic(self) -> Mapping[str, Mapping[str, str | None]] | KafkaUnavailable:
+        settings: dict[str, dict[str, str | None]] = {}
         try:
             requests = {node_id: dynamic_configs_request(node_id) for node_id in self._router.metadata([]).brokers}
             for answer in self._router.call_each(requests).values():
-                for whose, names in answer.items():
-                    settings.setdefault(whose, set()).update(names)
+                for whose, configs in answer.items():
+                    settings.setdefault(whose, {}).update(configs)
         except KafkaUnavailable as error:
             return error
-        return {whose: sorted(names) for whose, names in sorted(settings.items()) if names}
+        return {whose: dict(sorted(configs.items())) for whose, configs in sorted(settings.items()) if configs}

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from offsite.model.untrusted.json_codec import Form, ObjectFirst, Spare
 
+BROKERS, GROUPS = "brokers", "groups"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
@@ -63,12 +65,27 @@ class ScramUser:
         return f"{self.name} ({self.mechanism}, {self.iterations} iterations)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ResourceConfigs:
+    """Settings made while the cluster ran, in the words of `kafka-configs.sh`. `kind`: `groups`, or `brokers` with an
+    empty `name` for all brokers."""
+
+    kind: str
+    name: str
+    configs: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"group {self.name}" if self.kind == GROUPS else f"broker {self.name}" if self.name else "all brokers"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Access rules, quotas and SCRAM users, every part sorted. None: the cluster denied the part. `not_carried`:
-    further contents of the cluster that no backup of this version holds, in sentences."""
+    """Access rules, quotas, SCRAM users, and settings of groups and of all brokers, every part sorted. None: the
+    cluster denied the part. `not_carried`: further contents of the cluster that no backup of this version holds, in
+    sentences."""
 
     acls: tuple[Acl, ...] | None = ()
     quotas: tuple[ClientQuota, ...] | None = ()
     scram_users: tuple[ScramUser, ...] | None = ()
     not_carried: Spare[tuple[str, ...]] = ()
+    configs: Spare[tuple[ResourceConfigs, ...]] = ()

@@ -1,4 +1,5 @@
-"""A backup's cluster settings on a target: compared for every plan, set only on request.
+"""A backup's cluster settings on a target: compared for every plan, set only on request. ACLs, quotas, and settings of
+groups and of all brokers.
 
 Settings are set after the records are written: a rule or a limit must not stop the restore. Nothing is removed from the
 target. A person creates the users, because no backup has their credentials.
@@ -9,16 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings
+from offsite.backup.cluster_settings import ObservedSettings, read_cluster_settings, read_configs
 from offsite.kafka.settings import SettingsClient
-from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
-from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
+from offsite.model.cluster_settings import (
+    BROKERS,
+    GROUPS,
+    Acl,
+    ClientQuota,
+    ClusterSettings,
+    QuotaEntity,
+    ResourceConfigs,
+    ScramUser,
+)
+from offsite.model.errors import BadOption, DamagedObject, Denied, KafkaNotAuthorized, KafkaUnavailable, OffsiteError
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
 ACLS, QUOTAS = "acls", "quotas"
-PARTS = (ACLS, QUOTAS)
+PARTS = (ACLS, QUOTAS, GROUPS, BROKERS)
+_HINT = "grant the principal Describe and Alter on the cluster, or restore without cluster settings: --metadata none"
+_BY_HAND = ("log.retention.", "log.cleanup.policy", "leader.replication.throttled", "follower.replication.throttled")
+"""Settings of all brokers that a restore never sets: they would delete restored records, or name a passing state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +48,28 @@ class LimitChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """One setting of a group, or of all brokers (`name` empty): the value on the target (None: not set), and the value
+    in the backup. `by_hand`: a restore does not set it."""
+
+    kind: str
+    name: str
+    setting: str
+    now: str | None
+    then: str
+    by_hand: bool = False
+
+    def __str__(self) -> str:
+        whose = f"group {self.name}" if self.kind == GROUPS else "all brokers"
+        hand = ", by hand: a restore does not set it" if self.by_hand else ""
+        return f"{whose}: {self.setting} {'not set' if self.now is None else self.now} → {self.then}{hand}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPlan:
-    """The backup's settings that the target lacks; `apply` names the parts to set. `users_by_hand` cannot log in on the
-    target until a person creates them. `not_carried`: settings of the source that the backup does not hold."""
+    """The backup's settings that the target lacks; `apply` names the parts to set. `configs`: settings of groups and of
+    all brokers. `users_by_hand` cannot log in on the target until a person creates them. `not_carried`: settings of the
+    source that the backup does not hold."""
 
     apply: tuple[str, ...] = ()
     acls: tuple[Acl, ...] = ()
@@ -45,6 +77,7 @@ class MetadataPlan:
     users_by_hand: tuple[ScramUser, ...] = ()
     notes: tuple[str, ...] = ()
     not_carried: tuple[str, ...] = ()
+    configs: tuple[ConfigChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +89,7 @@ class AppliedMetadata:
     limits: int = 0
     refused: tuple[str, ...] = ()
     not_carried: tuple[str, ...] = ()
+    configs: int = 0
 
 
 def parse_metadata(text: str) -> tuple[str, ...]:
@@ -83,23 +117,56 @@ def plan_metadata(
         note = f"commit {point.seq} has no cluster settings: an older version of offsite made the commit"
         return MetadataPlan(apply=apply, notes=(note,) if apply else ()), ()
     target = read_cluster_settings(client)
-    return _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
+    plan, errors = _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
+    if not stored.configs:
+        return plan, errors
+    try:
+        current = read_configs(client)
+    except (Denied, KafkaUnavailable) as error:
+        unread = f"settings of groups and brokers of the target could not be read: {error.message}"
+        stops = (KafkaNotAuthorized(unread, hint=_HINT),) if {GROUPS, BROKERS} & set(apply) else ()
+        return replace(plan, notes=(*plan.notes, unread)), (*errors, *stops)
+    return replace(plan, configs=tuple(_config_changes(stored.configs, current))), errors
+
+
+def _config_changes(stored: Sequence[ResourceConfigs], current: Sequence[ResourceConfigs]) -> Iterator[ConfigChange]:
+    target = {(of.kind, of.name, name): value for of in current for name, value in of.configs}
+    for of in stored:
+        for name, value in of.configs:
+            now = target.get((of.kind, of.name, name))
+            if now != value:
+                by_hand = of.kind == BROKERS and name.startswith(_BY_HAND)
+                yield ConfigChange(kind=of.kind, name=of.name, setting=name, now=now, then=value, by_hand=by_hand)
 
 
 def apply_metadata(client: SettingsClient, plan: MetadataPlan) -> AppliedMetadata:
     """Set the requested parts. May be repeated. Refused settings are listed, and the rest is set."""
     acls = plan.acls if ACLS in plan.apply else ()
     quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()
+    configs = tuple(change for change in plan.configs if change.kind in plan.apply and not change.by_hand)
     acl_problems = client.create_acls(acls) if acls else ()
     quota_problems = client.set_client_quotas(quotas) if quotas else ()
+    config_problems = client.set_configs(_by_resource(configs)) if configs else ()
     return AppliedMetadata(
         acls=sum(not problem for problem in acl_problems),
         limits=sum(len(q.limits) for q, problem in zip(quotas, quota_problems, strict=True) if not problem),
         refused=(
             *(f"{acl}: {problem}" for acl, problem in zip(acls, acl_problems, strict=True) if problem),
             *(f"{quota.entity}: {problem}" for quota, problem in zip(quotas, quota_problems, strict=True) if problem),
+            *(f"{change}: {problem}" for change, problem in zip(configs, config_problems, strict=True) if problem),
         ),
+        configs=sum(not problem for problem in config_problems),
         not_carried=plan.not_carried,
+    )
+
+
+def _by_resource(changes: Sequence[ConfigChange]) -> tuple[ResourceConfigs, ...]:
+    """The settings by resource, in the order of the changes."""
+    resources: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for change in changes:
+        resources.setdefault((change.kind, change.name), []).append((change.setting, change.then))
+    return tuple(
+        ResourceConfigs(kind=kind, name=name, configs=tuple(configs)) for (kind, name), configs in resources.items()
     )
 
 
@@ -120,10 +187,9 @@ def _compared(
 
 def _not_comparable(target: ObservedSettings, apply: tuple[str, ...]) -> Iterator[OffsiteError]:
     unread = {ACLS: target.settings.acls, QUOTAS: target.settings.quotas}
-    hint = "grant the principal Describe and Alter on the cluster, or restore without cluster settings: --metadata none"
     for part in apply:
-        if unread[part] is None:
-            yield KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=hint)
+        if part in unread and unread[part] is None:
+            yield KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=_HINT)
 
 
 def _renamed(acls: Sequence[Acl], topics: Mapping[str, str]) -> Iterator[Acl]:

@@ -101,8 +101,8 @@ class PointWords(TypedDict, total=False):
 
 class RestoreWords(PointWords, total=False):
     """Options of a restore: `PointWords`, and options for the target. `rename`: `old=new`. `repartition`: `orders=12`
-    or `12`. `batch_bytes`, `write_limit`: `64kB`, `50MB`. `metadata`: `all`, `none`, `acls`, `quotas`. `groups`: `all`,
-    `none`, or patterns."""
+    or `12`. `batch_bytes`, `write_limit`: `64kB`, `50MB`. `metadata`: `all`, `none`, `acls`, `quotas`, `groups`,
+    `brokers`. `groups`: `all`, `none`, or patterns."""
 
     rename: Annotated[
         Sequence[str] | None,
@@ -156,7 +156,9 @@ class RestoreWords(PointWords, total=False):
     metadata: Annotated[
         str,
         Option(
-            "Which cluster settings to set at the end: all, none, acls, quotas. SCRAM users are only listed.", "none"
+            "Which cluster settings to set at the end: all, none, acls, quotas, groups, brokers. "
+            "SCRAM users are only listed.",
+            "none",
         ),
     ]
     retention: Annotated[

@@ -19,11 +19,11 @@ _NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
 class RestoreRequest(PointRequest):
     """The parts to restore, the restore point, and the way to restore.
 
-    `metadata` names the cluster settings to set on the target (`acls`, `quotas`), `retention` the handling of a
-    retention that would delete restored records (see `RetentionMode`), `groups` the consumer groups to put in place at
-    the end, `resume` an unfinished restore of this very request, begun by another installation, to continue, `records`
-    the place of the restore's records, if not with the backup. `encode_request` must encode every field, as comparable
-    text.
+    `metadata` names the cluster settings to set on the target (`acls`, `quotas`, `groups`, `brokers`), `retention` the
+    handling of a retention that would delete restored records (see `RetentionMode`), `groups` the consumer groups to
+    put in place at the end, `resume` an unfinished restore of this very request, begun by another installation, to
+    continue, `records` the place of the restore's records, if not with the backup. `encode_request` must encode every
+    field, as comparable text.
     """
 
     repartition: PartitionCounts = field(default_factory=PartitionCounts)

@@ -9,8 +9,8 @@ import pytest
 from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
 from offsite.cli.views.backup import render_result
 from offsite.cli.views.repository import render_applied, render_metadata_plan
-from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
-from offsite.model.cluster_settings import ClusterSettings
+from offsite.kafka.protocol.configs import BROKER, CLIENT_METRICS, GROUP
+from offsite.model.cluster_settings import ClusterSettings, ResourceConfigs
 from offsite.model.errors import KafkaUnreachable
 from offsite.overview.contents import show_backup
 from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
@@ -23,9 +23,7 @@ DESCRIBE_CONFIGS = 10
 NAMED = (
     "12 queue groups: app-00, app-01, app-02, app-03, app-04, app-05, app-06, app-07, app-08, app-09 and 2 more",
     "1 share group: jobs",
-    "settings of all brokers: log.cleaner.threads",
     "settings of broker 1: background.threads, num.io.threads",
-    "settings of groups: payers",
     "subscriptions to metrics of clients: slow-ones",
 )
 
@@ -80,11 +78,11 @@ def test_what_could_not_be_asked_is_told(rich: Site) -> None:
 class Silent:
     asked = 0
 
-    def dynamic_broker_settings(self) -> dict[str, list[str]]:
+    def dynamic_broker_settings(self) -> dict[str, dict[str, str]]:
         self.asked += 1
         raise KafkaUnreachable("broker 2 does not answer")
 
-    def configured(self) -> dict[int, list[str]]:
+    def configured(self) -> dict[int, dict[str, dict[str, str]]]:
         return {}
 
 
@@ -100,12 +98,37 @@ def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.Monke
     assert client.dynamic_broker_settings() == first
     now_s = client._clock.monotonic_s() + 300
     monkeypatch.setattr(client._clock, "monotonic_s", lambda: now_s)
-    assert client.dynamic_broker_settings() == {"": ["log.cleaner.threads"]}
+    assert client.dynamic_broker_settings() == {"": {"log.cleaner.threads": "1"}}
 
 
 def test_settings_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
     settings = ClusterSettings()
     assert b"not_carried" not in CLUSTER_SETTINGS.encode(settings)
     assert CLUSTER_SETTINGS.decode(CLUSTER_SETTINGS.encode(settings), key="k") == settings
-    more = ClusterSettings(not_carried=("1 share group: jobs",))
+    assert b"configs" not in CLUSTER_SETTINGS.encode(settings)
+    of_all = ResourceConfigs(kind="brokers", name="", configs=(("log.cleaner.threads", "2"),))
+    more = ClusterSettings(not_carried=("1 share group: jobs",), configs=(of_all,))
     assert CLUSTER_SETTINGS.decode(CLUSTER_SETTINGS.encode(more), key="k") == more
+
+
+def test_settings_of_groups_and_of_all_brokers_are_kept_shown_and_set(rich: Site) -> None:
+    rich.source.dynamic[OF_ALL_BROKERS] = ["log.cleaner.threads", "log.retention.ms", "shiny"]
+    rich.target.refused_settings = {"shiny"}
+    rich.back_up("orders")
+    planned = rich.plan_restore(metadata="none").metadata
+    assert [str(change) for change in planned.configs] == [
+        "all brokers: log.cleaner.threads not set → 1",
+        "all brokers: log.retention.ms not set → 1, by hand: a restore does not set it",
+        "all brokers: shiny not set → 1",
+        "group payers: consumer.session.timeout.ms not set → 50000",
+    ]
+    text = shown(render_metadata_plan(planned))
+    assert "settings of groups to set: 1, not set (add --metadata groups)" in text
+    applied = rich.restore(metadata="all").metadata
+    assert rich.target.set_configs == {
+        (BROKER, ""): {"log.cleaner.threads": "1"},
+        (GROUP, "payers"): {"consumer.session.timeout.ms": "50000"},
+    }
+    assert applied.configs == 2
+    assert [refused.partition(": ")[0] for refused in applied.refused] == ["all brokers"]
+    assert "2 settings of groups and brokers" in shown(render_applied(applied))

@@ -133,6 +133,9 @@ def render_cluster_settings(settings: ClusterSettings | None) -> Iterator[Line]:
     yield from _render("ACLs", settings.acls)
     yield from _render("client quotas", quotas)
     yield from _render("SCRAM users (without passwords)", settings.scram_users)
+    if settings.configs:
+        configs = [f"{of}: {', '.join(f'{name}={value}' for name, value in of.configs)}" for of in settings.configs]
+        yield from _render("settings of groups and of all brokers", configs)
 
 
 def render_topic_diffs(topics: Iterable[TopicPlanReport]) -> Iterator[Line]:
@@ -144,6 +147,8 @@ def render_topic_diffs(topics: Iterable[TopicPlanReport]) -> Iterator[Line]:
 def render_metadata_plan(plan: MetadataPlan) -> Iterator[Line]:
     yield from _render_change("ACLs to add", "acls", plan, plan.acls)
     yield from _render_change("client quotas to set", "quotas", plan, plan.limits)
+    for kind, title in {"groups": "settings of groups to set", "brokers": "settings of all brokers to set"}.items():
+        yield from _render_change(title, kind, plan, [change for change in plan.configs if change.kind == kind])
     if plan.users_by_hand:
         yield "  create these users by hand, a backup has no passwords:"
     for user in plan.users_by_hand:
@@ -152,8 +157,9 @@ def render_metadata_plan(plan: MetadataPlan) -> Iterator[Line]:
 
 
 def render_applied(applied: AppliedMetadata) -> Iterator[Line]:
-    if applied.acls or applied.limits:
-        yield f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits"
+    if applied.acls or applied.limits or applied.configs:
+        settings = f", {applied.configs} settings of groups and brokers" if applied.configs else ""
+        yield f"  set on the cluster: {applied.acls} ACLs, {applied.limits} client quota limits{settings}"
     for refused in applied.refused:
         yield f"  the target refused {refused}"
     yield from render_not_carried(applied.not_carried)

@@ -20,7 +20,8 @@ from offsite.model.errors import OffsiteError
 T = TypeVar("T")
 
 DESCRIBE_VERSION = 2
-_TOPIC, _BROKER, _GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+"""Types of resources."""
 _SET_ON_TOPIC, _SET_ON_BROKER, _SET_ON_BROKERS, _SET_ON_GROUP = 1, 2, 3, 8
 ALTER_VERSION = 0
 _SET, _DELETE = 0, 1
@@ -65,26 +66,27 @@ def topic_configs_request(topics: Iterable[str], *, with_defaults: bool = False)
 
     Raises the mapped error of the first topic without a description, except a denied topic.
     """
-    return _request(_TOPIC, topics, _read_all if with_defaults else _read_own)
+    return _request(TOPIC, topics, _read_all if with_defaults else _read_own)
 
 
 def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str]]]:
     """Broker id as text → settings by name. Only the broker itself knows its settings."""
-    return _request(_BROKER, [str(node_id)], _read_broker)
+    return _request(BROKER, [str(node_id)], _read_broker)
 
 
-def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Sequence[str]]]:
-    """Request the names of settings made while the broker ran, with a value different from the value without them.
-    Keys: the broker's id as text, or an empty name for settings of all brokers. Never returns a value.
+def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str | None]]]:
+    """Request the settings made while the broker ran, with a value different from the value without them; None for a
+    secret. Keys: the broker's id as text, or an empty name for settings of all brokers.
 
     New clusters of Kafka 4.1 set min.insync.replicas of all brokers to the default value.
     """
-    return _request(_BROKER, [str(node_id)], _read_dynamic, with_synonyms=True)
+    return _request(BROKER, [str(node_id)], _read_dynamic, with_synonyms=True)
 
 
-def group_configs_request(groups: Iterable[str]) -> Request[Sequence[str]]:
-    """Request those of `groups` with own settings. Brokers continue to list a group after its settings were removed."""
-    return _request(_GROUP, groups, _read_groups)
+def group_configs_request(groups: Iterable[str]) -> Request[Mapping[str, Mapping[str, str]]]:
+    """Request the own settings of those of `groups` with any. Brokers continue to list a group after its settings were
+    removed."""
+    return _request(GROUP, groups, _read_groups)
 
 
 def _request(
@@ -109,18 +111,21 @@ def _read_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
     return {resource.name: _values(resource.entries) for resource in _described(answer)}
 
 
-def _read_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
+def _read_dynamic(answer: Decoder) -> Mapping[str, Mapping[str, str | None]]:
     (broker,) = _described(answer)
     by_source = {_SET_ON_BROKER: broker.name, _SET_ON_BROKERS: ""}
     return {
-        whose: sorted(entry.name for entry in broker.entries if entry.source == source and entry.is_changed)
+        whose: {entry.name: entry.value for entry in broker.entries if entry.source == source and entry.is_changed}
         for source, whose in by_source.items()
     }
 
 
-def _read_groups(answer: Decoder) -> Sequence[str]:
-    resources = _described(answer)
-    return [resource.name for resource in resources if any(entry.source == _SET_ON_GROUP for entry in resource.entries)]
+def _read_groups(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    own = {
+        resource.name: _values(entry for entry in resource.entries if entry.source == _SET_ON_GROUP)
+        for resource in _described(answer)
+    }
+    return {name: configs for name, configs in own.items() if configs}
 
 
 def _topics(resources: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:
@@ -170,17 +175,20 @@ def _synonym(answer: Decoder) -> tuple[str | None, int]:
     return answer.nullable_string(), answer.i8()
 
 
-def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]]) -> Request[Sequence[TopicOutcome]]:
-    """Topic → setting → new value, or None to return to the cluster's default. Unnamed settings stay."""
+def alter_configs_request(
+    changes: Mapping[str, Mapping[str, str | None]], *, kind: int = TOPIC
+) -> Request[Sequence[TopicOutcome]]:
+    """Topic, or another resource of `kind`, → setting → new value, or None to return to the cluster's default. Unnamed
+    settings stay."""
 
     def put_setting(out: Encoder, setting: tuple[str, str | None]) -> None:
         name, value = setting
         out.string(name).i8(_DELETE if value is None else _SET).string(value)
 
-    def put_topic(out: Encoder, change: tuple[str, Mapping[str, str | None]]) -> None:
-        out.i8(_TOPIC).string(change[0]).array(change[1].items(), put_setting)
+    def put_resource(out: Encoder, change: tuple[str, Mapping[str, str | None]]) -> None:
+        out.i8(kind).string(change[0]).array(change[1].items(), put_setting)
 
-    body = Encoder().array(changes.items(), put_topic).boolean(False).done()
+    body = Encoder().array(changes.items(), put_resource).boolean(False).done()
     return Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=ALTER_VERSION, body=body, read=_read_outcomes)
 
 
@@ -196,8 +204,6 @@ def _outcome(answer: Decoder) -> TopicOutcome:
 
 LIST_VERSIONS = (0, 1)
 _TYPES_VERSION = 1
-CLIENT_METRICS, GROUP = 16, 32
-"""Types of resources."""
 
 
 def config_resources_request(version: int) -> Request[Mapping[int, Sequence[str]]]:
