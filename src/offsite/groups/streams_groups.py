@@ -1,8 +1,8 @@
 """Warns of groups of Kafka Streams with their own protocol (KIP-1071) before their offsets are set.
 
 Offsets that are committed for a group that does not exist make a classic group of that name. What an application of
-`group.protocol=streams` finds then depends on the release of the target's brokers, and so does the way on. Each
-sentence was tried with brokers and an application of these releases.
+`group.protocol=streams` finds then depends on the release of the target's brokers, and so does the way on. Source:
+`GroupMetadataManager` of these releases, and decision 0073.
 """
 
 from __future__ import annotations

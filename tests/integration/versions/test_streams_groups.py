@@ -17,6 +17,7 @@ from offsite.demo.data import read_topic
 from offsite.kafka.cluster import connect
 from offsite.kafka.groups import StreamsSupport
 from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
+from offsite.model.errors import KafkaUnavailable
 from offsite.model.selection import ALL_GROUPS, parse_selection
 from offsite.repository.repository import Repository
 from offsite.restore.plan import PlannedRestore, prepare_restore
@@ -32,7 +33,7 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.shared_brokers import running
 from tests.streams.passes import Passes, PassesProcess
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
 
 GROUPS_LOG = "__consumer_offsets"
 SUPPORT = {
@@ -57,6 +58,7 @@ _COMPACTING = {
 }
 PARTITIONS = 3
 _PASS_S, _END_S = 60, 60
+LOAD_S = 15.0
 COMPACTIONS_S = 20.0
 """Long enough for two compactions: the second removes the tombstone of the classic group."""
 
@@ -213,11 +215,17 @@ def test_a_converted_group_is_loaded_again_after_a_compaction_since_4_2_1(broker
 
 
 def reads_groups(cluster: Cluster, application: Passes) -> bool:
-    """Whether the coordinator answers for the application's group."""
-    answers = cluster.admin.groups.offsets(
-        group for group in cluster.admin.groups.list() if group.group == application.application
-    )
-    return bool(answers.groups) and not answers.failed
+    """Whether the coordinator comes to answer for the application's group. One that could not be loaded never does."""
+    until_s = time.monotonic() + LOAD_S
+    while time.monotonic() < until_s:
+        try:
+            listed = [group for group in cluster.admin.groups.list() if group.group == application.application]
+            if listed and cluster.admin.groups.offsets(listed).groups:
+                return True
+        except KafkaUnavailable:
+            return False
+        time.sleep(0.5)
+    return False
 
 
 def compact_groups_log(broker: Broker) -> None:
