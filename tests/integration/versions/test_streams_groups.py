@@ -44,6 +44,7 @@ SUPPORT = {
 }
 _PREVIEW = {
     "unstable.api.versions.enable": "true",
+    "unstable.feature.versions.enable": "true",
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
 _QUICK = {
@@ -78,8 +79,10 @@ class Broker:
         self.sandbox.stop()
         return Cluster(self.sandbox.start(settings=self.settings, owned=True).bootstrap)
 
-    def logged(self, text: str) -> bool:
-        return any(text in path.read_text(errors="replace") for path in self.info.dir.glob("*.log"))
+    def errors(self) -> list[str]:
+        """What went wrong, as the broker logs it: the lines of errors, and the causes below them."""
+        lines = Path(self.info.dir, "kafka.log").read_text(errors="replace").splitlines()
+        return [line for line in lines if " ERROR " in line or "Exception: " in line]
 
 
 @pytest.fixture(scope="module", params=SUPPORT)
@@ -211,7 +214,8 @@ def test_a_converted_group_is_loaded_again_after_a_compaction_since_4_2_1(broker
     compact_groups_log(broker)
     is_mended = broker.version != "4.2.0"
     assert reads_groups(broker.restarted(), restored.application) == is_mended
-    assert broker.logged(f"Group {restored.application.application} is not a streams group") != is_mended
+    refused = [line for line in broker.errors() if f"{restored.application.application} is not a streams" in line]
+    assert bool(refused) != is_mended, broker.errors()[-20:]
 
 
 def reads_groups(cluster: Cluster, application: Passes) -> bool:
