@@ -59,11 +59,13 @@ class FakeTopic:
 
 @dataclass
 class FakeGroup:
-    """With a state other than Empty it has members, and its commits are refused to others."""
+    """With a state other than Empty it has members, and its commits are refused to others. `offsets` of a share group
+    are its positions, `reset` is its share.auto.offset.reset."""
 
     kind: str = "classic"
     state: str = "Empty"
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    reset: str = ""
 
 
 @dataclass
@@ -90,7 +92,8 @@ class FakeCluster:
     an authorizer; a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     `newest_versions` of APIs, by their keys, are told instead of those that it answers, to clients that connect then.
     `dynamic`: what was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
-    `set_configs`: what was set, by type and name of resources other than topics.
+    `set_configs`: what was set, by type and name of resources other than topics. `has_share_groups`: as Kafka 4.1,
+    which sets no positions and says nothing of it; with `sets_positions` as Kafka 4.2.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -113,6 +116,7 @@ class FakeCluster:
         self.refused_settings: set[str] = set()
         self.takes_only_aborts = False
         self.newest_versions: dict[int, int] = {}
+        self.has_share_groups = self.sets_positions = False
         self.answering = threading.Event()
         self.answering.set()
         self._producer_ids = itertools.count(1000)

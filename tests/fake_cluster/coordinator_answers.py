@@ -18,6 +18,7 @@ from tests.fake_cluster.messages import Answer
 from tests.fake_cluster.topic_answers import NODE
 
 _UNKNOWN_MEMBER, _SUBSCRIBED = 25, 86
+_NON_EMPTY, _NO_GROUP = 68, 69
 _INVALID_TRANSACTION_STATE = 48
 
 
@@ -66,6 +67,42 @@ def delete_offsets(cluster: FakeCluster, asked: Any) -> Answer:
         for each in topic.partitions:
             group.offsets.pop(TopicPartition(topic=topic.name, partition=each.partition_index), None)
     return {"topics": _codes(asked.topics, NONE)}
+
+
+def describe_positions(cluster: FakeCluster, asked: Any) -> Answer:
+    return {"groups": [_positions(cluster, described.group_id) for described in asked.groups]}
+
+
+def _positions(cluster: FakeCluster, name: str) -> Answer:
+    topics: dict[str, list[Answer]] = defaultdict(list)
+    for key, position in sorted(cluster.groups.get(name, FakeGroup()).offsets.items()):
+        topics[key.topic].append({"partition_index": key.partition, "start_offset": position})
+    return {
+        "group_id": name,
+        "topics": [{"topic_name": topic, "partitions": rows} for topic, rows in topics.items()],
+    }
+
+
+def alter_positions(cluster: FakeCluster, asked: Any) -> Answer:
+    if not cluster.sets_positions:
+        return {"error_code": NONE}
+    group = cluster.groups.setdefault(asked.group_id, FakeGroup(kind="share"))
+    if group.state != "Empty":
+        return {"error_code": _NON_EMPTY}
+    for topic in asked.topics:
+        for row in topic.partitions:
+            group.offsets[TopicPartition(topic=topic.topic_name, partition=row.partition_index)] = row.start_offset
+    return {"error_code": NONE}
+
+
+def delete_positions(cluster: FakeCluster, asked: Any) -> Answer:
+    """All on a topic: Kafka has no request for a part of them."""
+    group = cluster.groups.get(asked.group_id)
+    if group is None or group.state != "Empty":
+        return {"error_code": _NO_GROUP if group is None else _NON_EMPTY}
+    names = {topic.topic_name for topic in asked.topics}
+    group.offsets = {key: position for key, position in group.offsets.items() if key.topic not in names}
+    return {"error_code": NONE}
 
 
 def _codes(topics: Iterable[Any], code: int) -> list[Answer]:

@@ -48,6 +48,9 @@ _ANSWERS: Mapping[Api, Callable[[FakeCluster, Any], Answer]] = {
     Api.DESCRIBE_TRANSACTIONS: coordinator_answers.describe_transactions,
     Api.LIST_TRANSACTIONS: coordinator_answers.list_transactions,
     Api.LIST_CONFIG_RESOURCES: topic_answers.list_config_resources,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: coordinator_answers.describe_positions,
+    Api.ALTER_SHARE_GROUP_OFFSETS: coordinator_answers.alter_positions,
+    Api.DELETE_SHARE_GROUP_OFFSETS: coordinator_answers.delete_positions,
 }
 _READ_BYTES = 1 << 20
 

@@ -14,6 +14,7 @@ from offsite.kafka.protocol.broker_errors import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from offsite.kafka.protocol.request import Api
 from tests.fake_cluster.cluster import BROKER_CONFIGS, THE_CLUSTER, TOPIC_DEFAULTS, FakeCluster, FakeTopic
 from tests.fake_cluster.messages import Answer
 from tests.fake_cluster.partition_log import PartitionLog
@@ -28,10 +29,16 @@ _DELETE = 1
 _DESCRIBE_CONFIGS = 10
 _OPERATIONS = frozenset(range(3, 13))
 _NO_ID = UUID(int=0)
+_SHARE_APIS = {Api.DESCRIBE_SHARE_GROUP_OFFSETS, Api.ALTER_SHARE_GROUP_OFFSETS, Api.DELETE_SHARE_GROUP_OFFSETS}
 
 
 def api_versions(cluster: FakeCluster, _asked: Any) -> Answer:
-    newest = {int(key): int(each.max_version) for key, each in ANSWERS.items()} | cluster.newest_versions
+    newest = {int(key): int(answer.max_version) for key, answer in ANSWERS.items()}
+    if not cluster.has_share_groups:
+        newest = {key: version for key, version in newest.items() if key not in _SHARE_APIS}
+    elif not cluster.sets_positions:
+        newest[Api.DESCRIBE_SHARE_GROUP_OFFSETS] = 0
+    newest |= cluster.newest_versions
     return {"api_keys": [{"api_key": key, "max_version": version} for key, version in newest.items()]}
 
 
@@ -111,7 +118,10 @@ def describe_configs(cluster: FakeCluster, asked: Any) -> Answer:
 def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
     told = {"resource_type": kind, "resource_name": name}
     if kind == _GROUP:
-        return told | {"configs": list(_entries({"consumer.session.timeout.ms": "50000"}, _SET_ON_GROUP))}
+        own = {"consumer.session.timeout.ms": "50000"}
+        if name in cluster.groups and cluster.groups[name].reset:
+            own["share.auto.offset.reset"] = cluster.groups[name].reset
+        return told | {"configs": list(_entries(own, _SET_ON_GROUP))}
     if kind != _TOPIC:
         if _DESCRIBE_CONFIGS in cluster.forbidden.get(THE_CLUSTER, set()):
             return told | {"error_code": _CLUSTER_AUTHORIZATION_FAILED}

@@ -23,11 +23,18 @@ from kafka.protocol.api_message import ApiMessage
 
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
+from tests.misbehaving_broker import share_group_messages
 
 SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 _CORRELATION = struct.Struct(">i")
-_MODULES = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
+_MODULES = (
+    kafka.protocol.admin,
+    kafka.protocol.consumer,
+    kafka.protocol.metadata,
+    kafka.protocol.producer,
+    share_group_messages,
+)
 
 
 def _messages(suffix: str) -> dict[int, type[ApiMessage]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from offsite.groups.groups_of_commits import EarlierGroups, GroupCommits, apply_cut_offsets
 from offsite.groups.history import has_history, read_history
 from offsite.groups.missing_records import EarlierOffsets
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.range import TopicIncarnation
 from offsite.model.errors import Damaged, NoSuchRestorePoint
 from offsite.model.names import named
@@ -181,8 +181,9 @@ def _read_as_of(commits: GroupCommits, point: BackupState, fixed: FixedPoint, he
             )
             for topic in history.unclear
         )
-        groups = _described(commits, point, history.groups)
-        return GroupsAsOf(groups=groups, point=point, origin=HISTORY, own_notes=notes)
+        positions, left = _positions_before(commits, point, time_ms, head)
+        groups = dict(sorted({**_described(commits, point, history.groups), **positions}.items()))
+        return GroupsAsOf(groups=groups, point=point, origin=HISTORY, own_notes=(*notes, *left))
     return _snapshot_before(commits, point, time_ms, head)
 
 
@@ -198,6 +199,18 @@ def _snapshot_before(commits: GroupCommits, point: BackupState, time_ms: int, he
         return replace(_snapshot(commits, point), own_notes=(note,))
     note = f"the groups come from commit {commit.seq}, the newest before {format_time(time_ms)}"
     return replace(_snapshot(commits, commits.backup.state_at(commit.seq, head=head)), own_notes=(note,))
+
+
+def _positions_before(
+    commits: GroupCommits, point: BackupState, time_ms: int, head: BackupState
+) -> tuple[GroupTable, tuple[str, ...]]:
+    """The share groups before the time, and a note on them: the history has no positions."""
+    commit = point.history.latest_at(time_ms)
+    state = point if commit is None else commits.backup.state_at(commit.seq, head=head)
+    groups = commits.snapshot(state).groups if state.groups else {}
+    share = {name: group for name, group in groups.items() if group.kind == SHARE}
+    note = f"positions of share groups are not in the history, and come from commit {state.seq}"
+    return share, (note,) if share else ()
 
 
 def _described(commits: GroupCommits, point: BackupState, groups: GroupTable) -> GroupTable:

@@ -5,7 +5,7 @@ The target's own commits are part of the plan: equal commits are left alone, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.groups.missing_records import RefusedOffset
@@ -15,12 +15,14 @@ from offsite.groups.translation import (
     MATCHES,
     MISSING,
     NO_OFFSET,
+    NO_POSITION,
     REFUSED,
     TranslatedOffsets,
     Translation,
 )
 from offsite.log.group_offsets import (
     NO_EPOCH,
+    SHARE,
     CommittedOffset,
     GroupOffsets,
     GroupTable,
@@ -49,7 +51,8 @@ class PlannedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMove:
     """One group on one topic. `current`: the group's commits on the target; `changes`: the offsets to commit; `before`:
-    the present commits in the changed partitions, with offset -1 for none."""
+    the present commits in the changed partitions, with offset -1 for none; all positions of a share group, because its
+    positions on a topic are only removed together."""
 
     translated: TranslatedOffsets
     current: TopicOffsets
@@ -72,13 +75,27 @@ class TopicMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharePositions:
+    """Share group `group` delivers again what was in flight or done from its `positions` on in
+    partitions of `topic` (target name). It has no position in the partitions of `without`: where it begins there is for
+    the setting `share.auto.offset.reset` of the target, by default at the end. `reset`: the source's setting."""
+
+    group: str
+    topic: str
+    positions: Mapping[int, int]
+    without: tuple[int, ...] = ()
+    reset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
-    """One group. `kind` is the source's, `state` the target's."""
+    """One group. `kind` and `reset` are the source's, `state` the target's."""
 
     group: str
     kind: str
     state: str
     topics: tuple[TopicMove, ...]
+    reset: str = ""
 
     @property
     def is_active(self) -> bool:
@@ -89,7 +106,8 @@ class GroupMove:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
     """Numbers of committed offsets in a plan: all, already set, to set, clamped to the restored log, without a
-    partition on the target, refused, and those that continue behind records that the source had deleted unread."""
+    partition on the target, refused, those that continue behind records that the source had deleted unread, and
+    partitions of share groups without a position."""
 
     offsets: int
     unchanged: int
@@ -98,6 +116,7 @@ class GroupCounts:
     missing: int
     refused: int = 0
     behind: int = 0
+    without_position: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,18 +140,30 @@ class GroupPlan:
         topics = [topic for group in self.groups for topic in group.topics]
         offsets = sum(len(topic.translated.source) for topic in topics)
         to_set = sum(len(topic.changes) for topic in topics)
-        missing, refused, behind = (
-            sum(topic.translated.matches.count(code) for topic in topics) for code in (MISSING, REFUSED, BEHIND)
+        missing, refused, behind, without = (
+            sum(topic.translated.matches.count(code) for topic in topics)
+            for code in (MISSING, REFUSED, BEHIND, NO_POSITION)
         )
         return GroupCounts(
             offsets=offsets,
-            unchanged=offsets - missing - refused - to_set,
+            unchanged=offsets - missing - refused - without - to_set,
             to_set=to_set,
             clamped=sum(topic.translated.matches.count(code) for topic in topics for code in CLAMPED),
             missing=missing,
             refused=refused,
             behind=behind,
+            without_position=without,
         )
+
+    def kinds(self) -> Mapping[str, str]:
+        """The kind of every group."""
+        return {move.group: move.kind for move in self.groups}
+
+    def share_positions(self, *, left_out: Collection[str] = ()) -> tuple[SharePositions, ...]:
+        """The positions of the share groups that will be set, or are set already, except groups `left_out`."""
+        refused = {*left_out, *(refused_offset.group for refused_offset in self.refused)}
+        moves = (move for move in self.groups if move.kind == SHARE and move.group not in refused)
+        return tuple(_share_positions(move, topic.translated) for move in moves for topic in move.topics)
 
 
 def plan_groups(groups: GroupTable, translation: Translation, current: GroupTable) -> GroupPlan:
@@ -145,16 +176,25 @@ def plan_groups(groups: GroupTable, translation: Translation, current: GroupTabl
 def _group(group: GroupOffsets, moved: Sequence[TranslatedOffsets], current: GroupOffsets | None) -> GroupMove:
     by_topic = {topic.topic: topic for topic in current.topics} if current is not None else {}
     topics = (
-        _topic(translated, by_topic.get(translated.target) or TopicOffsets.of(translated.target, ()))
+        _topic(
+            translated,
+            by_topic.get(translated.target) or TopicOffsets.of(translated.target, ()),
+            together=group.kind == SHARE,
+        )
         for translated in moved
     )
     return GroupMove(
-        group=group.group, kind=group.kind, state=current.state if current is not None else "", topics=tuple(topics)
+        group=group.group,
+        kind=group.kind,
+        state=current.state if current is not None else "",
+        topics=tuple(topics),
+        reset=group.reset,
     )
 
 
-def _topic(translated: TranslatedOffsets, current: TopicOffsets) -> TopicMove:
-    """The rows with another offset or metadata now. Leader epochs are kept when read, and never sent."""
+def _topic(translated: TranslatedOffsets, current: TopicOffsets, *, together: bool) -> TopicMove:
+    """The rows with another offset or metadata now. Leader epochs are kept when read, and never sent. `together`: the
+    offsets on a topic are only removed together, so an undo needs all of them."""
     changes, before = TopicOffsetsBuilder(translated.target), TopicOffsetsBuilder(translated.target)
     by_partition = {row.partition: row for row in current}
     for row, new in zip(translated.source, translated.offsets, strict=True):
@@ -163,7 +203,23 @@ def _topic(translated: TranslatedOffsets, current: TopicOffsets) -> TopicMove:
             continue
         changes.add(row.partition, new, NO_EPOCH, row.metadata)
         before.add(*(now or CommittedOffset(row.partition, NO_OFFSET)))
-    return TopicMove(translated=translated, current=current, changes=changes.build(), before=before.build())
+    changed = changes.build()
+    going = set(changed.partitions)
+    for row in current if together and going else ():
+        if row.partition not in going:
+            before.add(*row)
+    return TopicMove(translated=translated, current=current, changes=changed, before=before.build())
+
+
+def _share_positions(move: GroupMove, translated: TranslatedOffsets) -> SharePositions:
+    rows = list(zip(translated.source.partitions, translated.offsets, translated.matches, strict=True))
+    return SharePositions(
+        group=move.group,
+        topic=translated.target,
+        positions={partition: new for partition, new, _ in rows if new != NO_OFFSET},
+        without=tuple(partition for partition, _, match in rows if match == NO_POSITION),
+        reset=move.reset,
+    )
 
 
 def _table(topics: Iterable[tuple[GroupMove, list[TopicOffsets]]]) -> GroupTable:

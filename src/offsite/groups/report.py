@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
-from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset
+from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset, SharePositions
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
@@ -32,13 +32,15 @@ class ShownTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownGroup:
-    """One group. `kind` is classic, consumer, streams, or empty when unknown; `state` as named by the source's
-    coordinator."""
+    """One group. `kind` is classic, consumer, share, streams, or empty when unknown; `state` as named by the source's
+    coordinator. The offsets of a share group are its positions, -1 in a partition without one; `reset` tells where it
+    begins there."""
 
     group: str
     kind: str
     state: str
     topics: tuple[ShownTopic, ...]
+    reset: str = ""
 
     @property
     def lag(self) -> int | None:
@@ -93,6 +95,7 @@ class GroupPlanReport:
     failed: tuple[GroupFailure, ...]
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
+    share_positions: tuple[SharePositions, ...] = ()
 
 
 def show_groups(
@@ -127,12 +130,13 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
         failed=planned.unreadable,
         earlier=planned.as_of.earlier_commits,
         gone=planned.as_of.gone,
+        share_positions=planned.plan.share_positions(),
     )
 
 
 def _shown(group: GroupOffsets, ends: BackupState | None, as_of: GroupsAsOf) -> ShownGroup:
     topics = tuple(_shown_topic(topic, ends, as_of.earlier_commit(group.group, topic)) for topic in group.topics)
-    return ShownGroup(group=group.group, kind=group.kind, state=group.state, topics=topics)
+    return ShownGroup(group=group.group, kind=group.kind, state=group.state, topics=topics, reset=group.reset)
 
 
 def _shown_topic(topic: TopicOffsets, ends: BackupState | None, commit: int) -> ShownTopic:
@@ -149,7 +153,7 @@ def _lags(topic: TopicOffsets, ends: BackupState) -> Iterator[int]:
     for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
         key = PartitionId(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
         position = ends.positions.get(key)
-        yield max(0, position.end - offset) if position else 0
+        yield max(0, position.end - offset) if position and offset >= 0 else 0
 
 
 def _planned(group: GroupMove) -> PlannedGroup:

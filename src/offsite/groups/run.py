@@ -7,19 +7,20 @@ the same command commits missing offsets again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
-from offsite.groups.plan import GroupPlan, plan_groups
+from offsite.groups.plan import GroupPlan, SharePositions, plan_groups
 from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import GroupTable, offset_count
+from offsite.kafka.protocol.groups import ListedGroup
+from offsite.log.group_offsets import SHARE, GroupTable, offset_count
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
@@ -64,7 +65,7 @@ class GroupsRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroups:
     """A decided change: nothing was touched yet. `as_of`: the groups of the backup. `unreadable` are groups of the
-    target with unknown offsets: they are left alone."""
+    target with unknown offsets, of another kind, or whose positions the target does not set: they are left alone."""
 
     backup: Backup
     change: GroupChange
@@ -80,7 +81,8 @@ class AppliedGroups:
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
     were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
     existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
-    the rest; `gone`: groups that are gone, and were not named in full."""
+    the rest; `gone`: groups that are gone, and were not named in full. `kinds`: the kind of every group of the plan.
+    `share_positions`: where the share groups that are set deliver again, and where they have no position."""
 
     change: str
     backup: str
@@ -100,6 +102,8 @@ class AppliedGroups:
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
     unread_topics: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    share_positions: tuple[SharePositions, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -118,18 +122,36 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     cluster_id = admin.cluster().cluster_id
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
     translation = translate(as_of.groups, mapping)
-    current = admin.groups.offsets(listed for listed in admin.groups.list() if listed.group in translation.moved)
-    warnings = streams_warnings((as_of.groups[name] for name in translation.moved), admin.groups)
-    as_of = replace(as_of, own_notes=(*as_of.own_notes, *warnings))
-    unreadable = {failure.group for failure in current.failed}
-    readable = {name: topics for name, topics in translation.moved.items() if name not in unreadable}
+    present = [listed for listed in admin.groups.list() if listed.group in translation.moved]
+    current = admin.groups.offsets(present)
+    moved = [as_of.groups[name] for name in translation.moved]
+    as_of = replace(as_of, own_notes=(*as_of.own_notes, *streams_warnings(moved, admin.groups)))
+    unsettable = admin.groups.unsettable([group.group for group in moved if group.kind == SHARE])
+    others = _of_another_kind(as_of.groups, present)
+    failed = {failure.group: failure for failure in (*current.failed, *unsettable, *others)}
+    readable = {name: topics for name, topics in translation.moved.items() if name not in failed}
     return PlannedGroups(
         backup=backup,
         change=_new_change(backup, request, cluster_id, as_of.point.seq),
         as_of=as_of,
         plan=plan_groups(as_of.groups, replace(translation, moved=readable), current.groups),
-        unreadable=current.failed,
+        unreadable=tuple(failed.values()),
     )
+
+
+def _of_another_kind(groups: GroupTable, present: Iterable[ListedGroup]) -> Iterator[GroupFailure]:
+    """The groups of the target whose offsets would not be offsets of the backup's group: a share group has positions,
+    and every other group has committed offsets."""
+    for listed in present:
+        kind = groups[listed.group].kind or "consumer"
+        if (listed.kind == SHARE) != (kind == SHARE):
+            yield GroupFailure(
+                group=listed.group,
+                error="OTHER_KIND",
+                message=f"it is a {listed.kind or 'consumer'} group on the cluster, and a {kind} group in the backup: "
+                "delete it on the cluster if nobody needs it there",
+                kind=listed.kind,
+            )
 
 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
@@ -161,6 +183,8 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
         earlier=planned.as_of.earlier_commits,
         gone=planned.as_of.gone,
         unread_topics=tuple(planned.as_of.unread),
+        kinds=planned.plan.kinds(),
+        share_positions=planned.plan.share_positions(left_out=refused),
     )
 
 

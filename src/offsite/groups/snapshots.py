@@ -131,13 +131,19 @@ def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPattern
     try:
         answer = fetched.ask_again(unlisted)
     except OffsiteError as error:
-        yield from (GroupFailure(group=name, error=error.id, message=error.message) for name in missing)
+        yield from (
+            GroupFailure(group=group.group, error=error.id, message=error.message, kind=group.kind)
+            for group in unlisted
+        )
         return
     yield from (failure for failure in answer.failed if failure.error != _NO_GROUP)
     for name, group in answer.groups.items():
         if group.topics:
             yield GroupFailure(
-                group=name, error="NOT_LISTED", message="brokers did not list the group, but the group has offsets"
+                group=name,
+                error="NOT_LISTED",
+                message="brokers did not list the group, but the group has offsets",
+                kind=group.kind,
             )
 
 

@@ -1,7 +1,8 @@
 """The target offsets for committed offsets: by the map of the partition, one map in memory at a time.
 
 The rules of a map: the record itself; for a missing record the next one; end to end; beyond the end the end; below the
-first record the first.
+first record the first. A share group without a position begins at the first record if it began there at the source;
+else nobody knows where it had begun, and no position is set.
 """
 
 from __future__ import annotations
@@ -19,21 +20,25 @@ from offsite.groups.missing_records import (
     RefusedOffset,
     find_available_records,
 )
-from offsite.log.group_offsets import GroupTable, TopicOffsets
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.state import BackupState
 
-MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
+MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind", "start", "no position")
 """The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target lacks;
 `refused` for all offsets of a group that would skip or repeat work; `behind` for the next record of a group whose
-source had deleted earlier records."""
+source had deleted earlier records; `start` for the first record, and `no position` for none, of a share group without a
+position."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
+START, NO_POSITION = _CODES["start"], _CODES["no position"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
 NO_OFFSET = -1
+FROM_START = "earliest"
+"""The reset of a share group that begins at the first record of a partition without a position."""
 
 
 class OffsetMapping(Protocol):
@@ -114,10 +119,10 @@ class Translation:
 
 def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
     """Translate all offsets of `groups`."""
-    members: dict[str, list[tuple[str, TopicOffsets]]] = {}
-    for name, group in groups.items():
+    members: dict[str, list[tuple[GroupOffsets, TopicOffsets]]] = {}
+    for group in groups.values():
         for topic in group.topics:
-            members.setdefault(topic.topic, []).append((name, topic))
+            members.setdefault(topic.topic, []).append((group, topic))
     moved: dict[str, list[TranslatedOffsets]] = {}
     absent = []
     refused: list[RefusedOffset] = []
@@ -128,8 +133,8 @@ def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
             continue
         drafts, lost = _translate_topic(mapping, source, target, members[source])
         refused += lost
-        for (name, _), translated in zip(members[source], drafts, strict=True):
-            moved.setdefault(name, []).append(translated)
+        for (group, _), translated in zip(members[source], drafts, strict=True):
+            moved.setdefault(group.group, []).append(translated)
     for name in {
         refused_offset.group for refused_offset in refused
     }:  # half of a group's offsets would be worse than none
@@ -140,12 +145,12 @@ def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
 
 def _refuse(draft: TranslatedOffsets) -> None:
     for row, match in enumerate(draft.matches):
-        if match != MISSING:
+        if match not in {MISSING, NO_POSITION}:
             draft.offsets[row], draft.matches[row] = NO_OFFSET, REFUSED
 
 
 def _translate_topic(
-    mapping: OffsetMapping, topic: str, target: str, members: Sequence[tuple[str, TopicOffsets]]
+    mapping: OffsetMapping, topic: str, target: str, members: Sequence[tuple[GroupOffsets, TopicOffsets]]
 ) -> tuple[Sequence[TranslatedOffsets], list[RefusedOffset]]:
     drafts = [
         TranslatedOffsets(
@@ -160,8 +165,8 @@ def _translate_topic(
     for partition in sorted({number for _, offsets in members for number in offsets.partitions}):
         offset_map = mapping.offset_map(topic, partition)
         if offset_map is not None:
-            for (name, _), draft in zip(members, drafts, strict=True):
-                refused += _translate_row(name, draft, partition, offset_map, mapping.available)
+            for (group, _), draft in zip(members, drafts, strict=True):
+                refused += _translate_row(group, draft, partition, offset_map, mapping.available)
             _tell(topic, partition, drafts)
     return drafts, refused
 
@@ -184,18 +189,29 @@ def _row(draft: TranslatedOffsets, partition: int) -> int | None:
 
 
 def _translate_row(
-    group: str, draft: TranslatedOffsets, partition: int, offset_map: OffsetMap, available: AvailableRecords | None
+    group: GroupOffsets,
+    draft: TranslatedOffsets,
+    partition: int,
+    offset_map: OffsetMap,
+    available: AvailableRecords | None,
 ) -> Iterator[RefusedOffset]:
     """Translate the offset of the group, unless the group would skip or repeat work."""
     if (row := _row(draft, partition)) is None:
         return
     offset, topic = draft.source.offsets[row], draft.source.topic
-    mapped = offset_map.lookup(offset)
-    draft.offsets[row], draft.matches[row] = mapped.target, _CODES[mapped.match]
+    if offset == NO_OFFSET and group.reset != FROM_START:
+        draft.matches[row] = NO_POSITION
+        return
+    if offset == NO_OFFSET:
+        offset = offset_map.source_start
+        draft.offsets[row], draft.matches[row] = offset_map.target_start, START
+    else:
+        mapped = offset_map.lookup(offset)
+        draft.offsets[row], draft.matches[row] = mapped.target, _CODES[mapped.match]
     where = None if available is None else available.partition_id(topic, partition)
     if available is None or where is None:
         return
-    if why := available.why_not(group, where, offset, end=offset_map.source_end):
-        yield RefusedOffset(group=group, topic=topic, partition=partition, offset=offset, why=why)
-    elif available.is_behind(group, where, offset):
+    if why := available.why_not(group.group, where, offset, end=offset_map.source_end):
+        yield RefusedOffset(group=group.group, topic=topic, partition=partition, offset=offset, why=why)
+    elif available.is_behind(group.group, where, offset):
         draft.matches[row] = BEHIND

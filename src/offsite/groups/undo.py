@@ -86,7 +86,8 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Und
         prepare_records(backup)
         put_undoing(backup.record_store, backup.layout, change)
     earlier, none = _rows(before, committed=True), _rows(before, committed=False)
-    failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
+    # The positions of a share group on a topic go together: remove first, and set the earlier ones again.
+    failures = {failure.group: failure for failure in (*admin.groups.delete(none), *admin.groups.commit(earlier))}
     if not failures:
         put_undone(backup.record_store, backup.layout, change)
     return UndoneGroups(

@@ -1,4 +1,5 @@
-"""Consumer groups of a cluster: list groups, read committed offsets, commit and delete offsets. Joins no group.
+"""Groups of a cluster: list groups, read committed offsets, commit and delete offsets. Joins no group. The offsets of
+share groups are their positions, which have requests of their own (KIP-932).
 
 Answers are per group: an unreadable group, or a group with unexpected members, never spoils the rest.
 
@@ -9,7 +10,8 @@ coordinator is asked over several connections. Single-threaded; requests are bui
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +23,7 @@ from offsite.kafka.net.backoff import Backoff, through_outage
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import broker_error, error_name
+from offsite.kafka.protocol.configs import group_values_request
 from offsite.kafka.protocol.groups import (
     FETCH_VERSIONS,
     LIST_VERSIONS,
@@ -33,9 +36,16 @@ from offsite.kafka.protocol.groups import (
     list_groups_request,
 )
 from offsite.kafka.protocol.request import Api, Request
-from offsite.log.group_offsets import GroupOffsets, GroupTable
+from offsite.kafka.protocol.share_groups import (
+    SETTING_VERSION,
+    SHARE_VERSION,
+    alter_positions_request,
+    delete_positions_request,
+    describe_positions_request,
+)
+from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
+from offsite.model.errors import Denied, KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnavailable, OffsiteError
 from offsite.model.journal import decided
 
 LANES = 16
@@ -168,26 +178,38 @@ STABLE_WAIT_S = 0.25
 """Transactions that commit offsets take milliseconds. A transaction of 5 s hangs: the offsets committed before
 count."""
 _UNSTABLE_OFFSET_COMMIT = 88
-_SHARE = "share"
-_CARRIED = {"", "classic", "consumer", "streams"}
+_CARRIED = {"", "classic", "consumer", "streams", SHARE}
 """Kinds of groups that a restore brings back. Brokers before 3.8 tell no kind, and have no further kinds."""
+_RESET = "share.auto.offset.reset"
+_UNSUPPORTED_VERSION = 35
+_NOT_ENABLED = (
+    "share groups are not enabled on this cluster: kafka-features.sh --bootstrap-server … upgrade --feature "
+    "share.version=1"
+)
+_NOT_SET = (
+    "the brokers set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group "
+    "begin at the first record, with share.auto.offset.reset=earliest"
+)
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFailure:
-    """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words."""
+    """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words. `kind` as in
+    `ListedGroup`."""
 
     group: str
     error: str
     message: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedGroups:
     """Groups with committed offsets, and groups with unreadable offsets. `not_carried`: groups of kinds that no restore
-    brings back. `ask_again` asks the coordinators for groups by name; None without a cluster to ask."""
+    brings back, and share groups of brokers that do not tell positions. `ask_again` asks the coordinators for groups by
+    name; None without a cluster to ask."""
 
     groups: GroupTable
     failed: tuple[GroupFailure, ...]
@@ -210,7 +232,7 @@ class StreamsSupport(StrEnum):
 
 
 class GroupClient:
-    """Consumer groups of one cluster. Methods raise `KafkaUnavailable` when the cluster does not answer, `Denied` when
+    """Groups of one cluster. Methods raise `KafkaUnavailable` when the cluster does not answer, `Denied` when
     a right is missing."""
 
     def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
@@ -223,8 +245,7 @@ class GroupClient:
         return through_outage(self._list, self._clock, limit_s=COORDINATOR_MAX_S)
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
-        """Read the committed offsets of `groups`, on all topics. Share groups commit no offsets and are left out
-        (KIP-932).
+        """Read the committed offsets of `groups`, on all topics, and the positions of share groups.
 
         An offset committed in a transaction counts from the transaction's marker on, together with the transaction's
         records (KIP-447). With the previous offset, restored beside the records, the consumer would produce the records
@@ -232,7 +253,8 @@ class GroupClient:
         end.
         """
         chosen = tuple(groups)
-        listed = {group.group: group for group in chosen if group.kind != _SHARE}
+        share = self._positions([group for group in chosen if group.kind == SHARE])
+        listed = {group.group: group for group in chosen if group.kind != SHARE}
         answers = self._fetch(listed, stable=True)
         for attempt in range(STABLE_ATTEMPTS):
             unstable = [name for name, answer in answers.items() if answer.error_code == _UNSTABLE_OFFSET_COMMIT]
@@ -247,10 +269,11 @@ class GroupClient:
             for name, group in listed.items()
             if not answers[name].error_code
         }
+        unknown = tuple(group for group in chosen if group.kind not in _CARRIED)
         return FetchedGroups(
-            groups=group_offsets,
-            failed=_failures(answers, "reading its offsets"),
-            not_carried=tuple(group for group in chosen if group.kind not in _CARRIED),
+            groups={**group_offsets, **share.groups},
+            failed=(*_failures(answers, "reading its offsets", listed), *share.failed),
+            not_carried=(*unknown, *share.not_carried),
             ask_again=self.offsets,
         )
 
@@ -265,17 +288,107 @@ class GroupClient:
             return StreamsSupport.CONVERTS if is_newer else StreamsSupport.MAY_FAIL
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
-        """Commit the given offsets of every group. Returns refused groups. May be repeated.
+        """Commit the given offsets of every group, and set the positions of share groups. Returns refused groups. May
+        be repeated.
 
         The coordinator refuses a group with members. A missing group is created with the offsets.
         """
-        answers = self._coordinators.ask(groups, lambda names: commit_offsets_request(groups[names[0]]), per_request=1)
-        return _failures(answers, "committing offsets")
+        committing, share = _by_requests(groups)
+        answers = self._coordinators.ask(
+            committing, lambda names: commit_offsets_request(committing[names[0]]), per_request=1
+        )
+        return (*_failures(answers, "committing offsets", groups), *self._set_positions(share))
+
+    def unsettable(self, share_groups: Collection[str]) -> tuple[GroupFailure, ...]:
+        """The share groups whose positions the cluster is not going to set, with the reasons. Changes nothing."""
+        if not share_groups:
+            return ()
+        for api in (Api.DESCRIBE_SHARE_GROUP_OFFSETS, Api.ALTER_SHARE_GROUP_OFFSETS):
+            if (missing := self._not_offered(api)) is not None:
+                return _all_failed(share_groups, missing.id, missing.message)
+        listed = [ListedGroup(group=name, kind=SHARE, state="") for name in share_groups]
+        if failed := self._positions(listed).failed:
+            return failed
+        with self._router.lease_any() as connection:
+            sets = connection.has_version(Api.DESCRIBE_SHARE_GROUP_OFFSETS, SETTING_VERSION)
+        return () if sets else _all_failed(share_groups, "NOT_SET", _NOT_SET)
 
     def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
-        """Remove every group's commits on the given partitions. Returns refused groups."""
-        answers = self._coordinators.ask(groups, lambda names: delete_offsets_request(groups[names[0]]), per_request=1)
-        return _failures(answers, "removing offsets")
+        """Remove every group's commits on the given partitions, and all positions of a share group on the given topics.
+        Returns refused groups."""
+        deleting, share = _by_requests(groups)
+        answers = self._coordinators.ask(
+            deleting, lambda names: delete_offsets_request(deleting[names[0]]), per_request=1
+        )
+        failed = self._change(share, Api.DELETE_SHARE_GROUP_OFFSETS, delete_positions_request, "removing positions")
+        return (*_failures(answers, "removing offsets", groups), *failed)
+
+    def _positions(self, listed: Sequence[ListedGroup]) -> FetchedGroups:
+        """The positions of share groups. Brokers without the request hold positions that nobody can read."""
+        if not listed:
+            return FetchedGroups(groups={}, failed=())
+        if self._not_offered(Api.DESCRIBE_SHARE_GROUP_OFFSETS) is not None:
+            return FetchedGroups(groups={}, failed=(), not_carried=tuple(listed))
+        by_name = {group.group: group for group in listed}
+        names = list(by_name)
+        answers = self._coordinators.ask(names, describe_positions_request, per_request=FETCH_GROUPS_MAX)
+        resets = self._resets(names)
+        positions = {
+            group.group: GroupOffsets(
+                group=group.group,
+                kind=SHARE,
+                state=group.state,
+                topics=answers[group.group].offsets,
+                reset=resets.get(group.group, ""),
+            )
+            for group in listed
+            if not answers[group.group].error_code
+        }
+        return FetchedGroups(groups=positions, failed=_failures(answers, "reading its positions", by_name))
+
+    def _resets(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Where share groups begin in partitions without a position, as far as the cluster tells."""
+        try:
+            answers = [self._router.call(group_values_request(part)) for part in _split(names, FETCH_GROUPS_MAX)]
+        except (Denied, KafkaProtocolError) as error:
+            decided("not_asked", why=error.message, what=f"{_RESET} of share groups")
+            return {}
+        settings = {name: values for answer in answers for name, values in answer.items()}
+        return {name: values[_RESET] for name, values in settings.items() if _RESET in values}
+
+    def _set_positions(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Set the positions of share groups, and read them again: brokers of 4.1 set none, and report no error."""
+        failed = self._change(groups, Api.ALTER_SHARE_GROUP_OFFSETS, alter_positions_request, "setting positions")
+        changed = groups.keys() - {failure.group for failure in failed}
+        answers = self._coordinators.ask(sorted(changed), describe_positions_request, per_request=FETCH_GROUPS_MAX)
+        unset = (
+            GroupFailure(group=name, error="NOT_SET", message=_NOT_SET, kind=SHARE)
+            for name, answer in answers.items()
+            if not answer.error_code and not _positions_of(groups[name]) <= _positions_of(answer)
+        )
+        return (*failed, *_failures(answers, "reading its positions", groups), *unset)
+
+    def _change(
+        self,
+        groups: GroupTable,
+        api: Api,
+        request: Callable[[GroupOffsets], Request[Mapping[str, GroupAnswer]]],
+        doing: str,
+    ) -> tuple[GroupFailure, ...]:
+        """Change the positions of share groups."""
+        if groups and (missing := self._not_offered(api)) is not None:
+            return _all_failed(groups, missing.id, missing.message)
+        answers = self._coordinators.ask(groups, lambda names: request(groups[names[0]]), per_request=1)
+        return _failures(answers, doing, groups)
+
+    def _not_offered(self, api: Api) -> KafkaTooOld | None:
+        """The error of brokers that lack a request about share groups; None where they have it."""
+        with self._router.lease_any() as connection:
+            try:
+                connection.highest_version(api, SHARE_VERSION, SHARE_VERSION)
+            except KafkaTooOld as error:
+                return error
+        return None
 
     def _list(self) -> Sequence[ListedGroup]:
         groups: dict[str, ListedGroup] = {}
@@ -296,13 +409,40 @@ class GroupClient:
         return self._coordinators.ask(groups, request, per_request=per_request)
 
 
-def _failures(answers: Mapping[str, GroupAnswer], doing: str) -> tuple[GroupFailure, ...]:
+def _positions_of(group: GroupOffsets | GroupAnswer) -> AbstractSet[tuple[str, int, int]]:
+    topics = group.topics if isinstance(group, GroupOffsets) else group.offsets
+    return {(topic.topic, row.partition, row.offset) for topic in topics for row in topic}
+
+
+def _by_requests(groups: GroupTable) -> tuple[GroupTable, GroupTable]:
+    """The groups that commit offsets, and the share groups."""
+    share = {name: group for name, group in groups.items() if group.kind == SHARE}
+    return {name: group for name, group in groups.items() if name not in share}, share
+
+
+def _all_failed(share_groups: Iterable[str], error: str, message: str) -> tuple[GroupFailure, ...]:
+    return tuple(GroupFailure(group=name, error=error, message=message, kind=SHARE) for name in sorted(share_groups))
+
+
+def _failures(
+    answers: Mapping[str, GroupAnswer], doing: str, groups: Mapping[str, ListedGroup | GroupOffsets]
+) -> tuple[GroupFailure, ...]:
     codes = sorted((name, answer.error_code) for name, answer in answers.items())
-    return tuple(_failure(name, code, doing) for name, code in codes if code)
+    return tuple(
+        GroupFailure(
+            group=name,
+            error=error_name(code),
+            message=_why(code, doing, groups[name].kind),
+            kind=groups[name].kind,
+        )
+        for name, code in codes
+        if code
+    )
 
 
-def _failure(group: str, code: int, doing: str) -> GroupFailure:
+def _why(code: int, doing: str, kind: str) -> str:
     if code in _HAS_MEMBERS:
-        return GroupFailure(group=group, error=error_name(code), message="it has active members: stop them first")
-    error: OffsiteError = broker_error(code, doing)
-    return GroupFailure(group=group, error=error_name(code), message=error.message)
+        return "it has active members: stop them first"
+    if code == _UNSUPPORTED_VERSION and kind == SHARE:
+        return _NOT_ENABLED
+    return broker_error(code, doing).message

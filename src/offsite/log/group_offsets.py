@@ -1,6 +1,8 @@
 """Committed offsets of consumer groups, in columns: a million offsets are flat arrays, not a million objects. Pure.
 
-A committed offset is the next offset to read. -1 stands for an unknown leader epoch.
+A committed offset is the next offset to read. -1 stands for an unknown leader epoch. The offset of a share group is its
+position: from there on the group delivers again what was in flight, done out of order, or done last (KIP-932).
+Position -1: the group has the partition, and never stored a position in it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import NamedTuple
 from offsite.model.errors import check
 
 NO_EPOCH = -1
+SHARE = "share"
+"""The kind of a share group."""
 
 
 class CommittedOffset(NamedTuple):
@@ -99,12 +103,14 @@ class TopicOffsetsBuilder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
     """One group. `kind`: classic, consumer, share, streams, or empty when unknown; `state` as named by the coordinator
-    (Stable, Empty, …). `topics` are sorted by name, and every topic has offsets."""
+    (Stable, Empty, …). `topics` are sorted by name, and every topic has offsets. `reset`: where a share group begins
+    in a partition without a position, in the words of `share.auto.offset.reset`; empty when unknown."""
 
     group: str
     kind: str = ""
     state: str = ""
     topics: tuple[TopicOffsets, ...] = ()
+    reset: str = ""
 
     def __len__(self) -> int:
         """The number of committed offsets."""

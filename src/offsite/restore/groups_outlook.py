@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,17 +13,25 @@ from offsite.groups.missing_records import (
     find_available_records,
     read_commit_cut,
 )
+from offsite.groups.plan import SharePositions
 from offsite.groups.streams_groups import streams_warnings
-from offsite.kafka.groups import GroupClient
-from offsite.log.group_offsets import GroupOffsets
+from offsite.groups.translation import FROM_START, NO_OFFSET
+from offsite.kafka.groups import GroupClient, GroupFailure
+from offsite.log.group_offsets import SHARE, GroupOffsets
 from offsite.log.range import PartitionId
+from offsite.model.errors import OffsiteError
+from offsite.model.names import amount, named
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.restores.record import RestoreRecord
+from offsite.repository.snapshots.group_snapshot import read_group_snapshot
+from offsite.repository.state import BackupState
 from offsite.restore.write.plan import RestorePlan
 
 _PARTIAL = 3
+_NAMED_MAX = 12
+"""Groups named in one sentence."""
 
 
 class GroupVerdict(StrEnum):
@@ -33,10 +41,14 @@ class GroupVerdict(StrEnum):
     """Not set: the group would skip missing records, or repeat work."""
     IN_PART = "in part"
     """Some offsets of the group are of partitions that are not restored, or not partition by partition."""
+    NO_POSITION = "no position"
+    """A share group without a position in some partitions: it begins there where the target's setting says."""
     READS_AGAIN = "reads again"
     """The group had read beyond the restored end, and is set to the end."""
     LOST_AT_SOURCE = "lost at the source"
     """The source had deleted the group's next records. The group continues at the next existing record."""
+    DELIVERS_AGAIN = "delivers again"
+    """A share group, at its positions: it delivers again what was in flight, done out of order, or done last."""
     GOES_ON = "goes on"
     """Exactly at its offset."""
 
@@ -56,7 +68,7 @@ class ForeseenGroup:
     """One group. `offsets`: number of its offsets on restored topics, `left_out` of them in partitions not restored one
     by one; `unread`: offsets between the remaining ones and the ends, records and gaps. `behind`: number of offsets
     that continue at the next record, because the source had deleted earlier records. `refused`: why the group is not
-    set at all."""
+    set at all. `share_positions`: of a share group that is set, by topic and offset of the source."""
 
     group: str
     kind: str
@@ -69,6 +81,7 @@ class ForeseenGroup:
     behind: int
     clamped: tuple[ClampedOffset, ...]
     refused: tuple[RefusedOffset, ...]
+    share_positions: tuple[SharePositions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +89,8 @@ class GroupOutlook:
     """All groups of a restore that have read restored topics, by name. `verdicts`: numbers of groups by verdict.
     `exit_code`: the exit code that the restore will have because of groups, as far as known before. `origin`: snapshot
     of the commit, or history. `earlier`: offsets of an earlier commit. `gone`: groups that are gone from restored
-    topics, and would be put in place if named in full."""
+    topics, and would be put in place if named in full. `unsettable`: share groups whose positions the target does not
+    set."""
 
     groups: tuple[ForeseenGroup, ...]
     verdicts: Mapping[str, int]
@@ -85,6 +99,7 @@ class GroupOutlook:
     notes: tuple[str, ...]
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
+    unsettable: tuple[GroupFailure, ...] = ()
 
 
 def foresee_groups(
@@ -103,15 +118,36 @@ def foresee_groups(
     )
     foreseen = (_foreseen(group, available, ends, topics) for group in as_of.groups.values())
     groups = tuple(group for group in foreseen if group.offsets)
+    unsettable = client.unsettable([group.group for group in groups if group.kind == SHARE])
     counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in GroupVerdict}
     return GroupOutlook(
         groups=groups,
         verdicts=counts,
-        exit_code=_PARTIAL if counts[GroupVerdict.CANNOT_GO_ON] or as_of.unread else 0,
+        exit_code=_PARTIAL if counts[GroupVerdict.CANNOT_GO_ON] or as_of.unread or unsettable else 0,
         origin=as_of.origin,
         notes=(*as_of.notes, *streams_warnings((as_of.groups[group.group] for group in groups), client)),
         earlier=as_of.earlier_commits,
         gone=as_of.gone,
+        unsettable=unsettable,
+    )
+
+
+def unrequested_share_groups(backup: Backup, point: BackupState, topics: Container[str]) -> str:
+    """The sentence about share groups on restored `topics` that nobody requested; empty without such a group."""
+    if point.groups is None:
+        return ""
+    try:
+        groups = read_group_snapshot(backup.store, point.groups).groups.values()
+    except OffsiteError as error:
+        return f"nobody can tell whether the backup has share groups on these topics: {error.message}"
+    names = [
+        group.group for group in groups if group.kind == SHARE and any(topic.topic in topics for topic in group.topics)
+    ]
+    if not names:
+        return ""
+    return (
+        f"{amount(len(names), 'share group')} not requested ({named(names, most=_NAMED_MAX)}): a share group without "
+        "positions begins at the end, and restored records are never delivered to it; add --groups all"
     )
 
 
@@ -119,12 +155,16 @@ def _foreseen(
     group: GroupOffsets, available: AvailableRecords, ends: Mapping[PartitionId, int], topics: Mapping[str, str]
 ) -> ForeseenGroup:
     rows: list[tuple[PartitionId, int]] = []
+    without: list[PartitionId] = []
     left_out = 0
     for topic in group.topics:
         for partition, offset in topic.by_partition().items() if topic.topic in topics else ():
             where = available.partition_id(topic.topic, partition)
             left_out += where is None
-            rows += [] if where is None else [(where, offset)]
+            if where is not None and offset == NO_OFFSET and group.reset != FROM_START:
+                without.append(where)
+            elif where is not None:
+                rows.append((where, available.begins[where] if offset == NO_OFFSET else offset))
     refused = tuple(
         RefusedOffset(group=group.group, topic=where.topic, partition=where.partition, offset=offset, why=why)
         for where, offset in rows
@@ -139,20 +179,41 @@ def _foreseen(
     by_verdict = {
         GroupVerdict.CANNOT_GO_ON: bool(refused),
         GroupVerdict.IN_PART: bool(left_out),
+        GroupVerdict.NO_POSITION: bool(without),
         GroupVerdict.READS_AGAIN: bool(clamped),
         GroupVerdict.LOST_AT_SOURCE: bool(behind),
+        GroupVerdict.DELIVERS_AGAIN: group.kind == SHARE,
         GroupVerdict.GOES_ON: True,
     }
     return ForeseenGroup(
         group=group.group,
         kind=group.kind,
         verdict=next(verdict for verdict, is_true in by_verdict.items() if is_true),
-        topics=len({where.topic for where, _ in rows}),
-        offsets=len(rows) + left_out,
+        topics=len({where.topic for where in (*without, *(where for where, _ in rows))}),
+        offsets=len(rows) + len(without) + left_out,
         left_out=left_out,
         unread=sum(max(0, ends[where] - offset) for where, offset in rows),
         exactly_once=group.group in available.exactly_once,
         behind=behind,
         clamped=clamped,
         refused=refused,
+        share_positions=tuple(_share_positions(group, rows, without, ends))
+        if group.kind == SHARE and not refused
+        else (),
     )
+
+
+def _share_positions(
+    group: GroupOffsets,
+    rows: Sequence[tuple[PartitionId, int]],
+    without: Sequence[PartitionId],
+    ends: Mapping[PartitionId, int],
+) -> Iterator[SharePositions]:
+    for name in sorted({where.topic for where in (*without, *(where for where, _ in rows))}):
+        yield SharePositions(
+            group=group.group,
+            topic=name,
+            positions={where.partition: min(offset, ends[where]) for where, offset in rows if where.topic == name},
+            without=tuple(where.partition for where in without if where.topic == name),
+            reset=group.reset,
+        )

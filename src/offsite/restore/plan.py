@@ -29,7 +29,7 @@ from offsite.repository.restores.record import (
 )
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
-from offsite.restore.groups_outlook import GroupOutlook, foresee_groups
+from offsite.restore.groups_outlook import GroupOutlook, foresee_groups, unrequested_share_groups
 from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
@@ -53,7 +53,7 @@ IN_USE = "the schema registry of this cluster uses the topic, and the schemas ex
 class PlannedRestore:
     """A decided restore: nothing was touched yet. `record`: of an unfinished restore to continue, else new; `resumes`
     tells which. `unfinished`: further restores into this cluster with settings set aside. `outlook`: where the
-    requested groups will continue."""
+    requested groups will continue. `group_note`: the share groups that nobody requested; empty without any."""
 
     backup: Backup
     record: RestoreRecord
@@ -65,6 +65,7 @@ class PlannedRestore:
     request: RestoreRequest
     unfinished: tuple[UnfinishedRestore, ...] = ()
     outlook: GroupOutlook | None = None
+    group_note: str = ""
 
     @property
     def adopts(self) -> bool:
@@ -122,6 +123,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         request=request,
         unfinished=asides,
         outlook=foresee_groups(backup, record, plan, request.groups, admin.groups),
+        group_note="" if request.groups else unrequested_share_groups(backup, point.commit, names),
     )
 
 

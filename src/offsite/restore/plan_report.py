@@ -171,6 +171,8 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     for verdict in prepared.offsets:
         yield from offsets_notes(verdict)
     yield from prepared.metadata.notes
+    if prepared.group_note:
+        yield prepared.group_note
     yield from map(str, prepared.unfinished)
 
 

@@ -103,6 +103,7 @@ def _written_and_set_up(
         notes = (
             *repartition_notes(prepared.plan, prepared.request.repartition),
             *finish_topics(admin, settings),
+            *([prepared.group_note] if prepared.group_note else ()),
         )
     # 4. Set cluster settings and consumer groups.
     lease.check()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.kafka.groups import FetchedGroups, GroupClient
+from offsite.kafka.groups import GroupClient
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets, offset_count
@@ -165,9 +166,17 @@ def test_many_groups_cost_few_requests(cluster: Cluster, monkeypatch: pytest.Mon
     assert list(fetched.groups[names[7]].topics[0]) == rows
 
 
-def test_share_groups_are_left_out_and_named(cluster: Cluster) -> None:
+def test_share_groups_that_are_not_enabled_are_named(cluster: Cluster) -> None:
+    """The preview in Kafka 4.1 has the requests, and answers none before share.version is 1."""
     shared = ListedGroup(group="shared", kind="share", state="Empty")
-    assert cluster.admin.groups.offsets([shared]) == FetchedGroups(groups={}, failed=(), not_carried=(shared,))
+    (failure,) = cluster.admin.groups.offsets([shared]).failed
+    assert (failure.group, failure.kind, failure.error) == ("shared", "share", "UNSUPPORTED_VERSION")
+    assert "share.version=1" in failure.message
+    positions = table(replace(one("shared", cluster.make_topic(), CommittedOffset(0, 1)), kind="share"))
+    client = cluster.admin.groups
+    for change in (client.commit, client.delete, client.unsettable):
+        (failure,) = change(positions)
+        assert failure.error == "UNSUPPORTED_VERSION"
 
 
 def test_a_broker_that_just_started_is_waited_for(start_sandbox: StartSandbox) -> None:

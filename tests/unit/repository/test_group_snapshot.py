@@ -105,7 +105,7 @@ def test_a_snapshot_that_is_none_is_damage_and_a_newer_one_says_so() -> None:
         with pytest.raises(DamagedObject):
             decode_groups(data, key="k")
     sink = pa.BufferOutputStream()
-    about = {b"offsite.groups": b'{"format":2}'}
+    about = {b"offsite.groups": b'{"format":3}'}
     parquet.write_table(pa.table({"group": ["g"]}).replace_schema_metadata(about), sink)
     with pytest.raises(FormatTooNew):
         decode_groups(sink.getvalue().to_pybytes(), key="k")
@@ -128,3 +128,14 @@ def test_offsets_on_another_topic_of_that_name_are_left_out() -> None:
 def test_columns_rise_by_partition_whatever_order_rows_come_in() -> None:
     topic = TopicOffsets.of("t", [CommittedOffset(2, 20), CommittedOffset(0, 5)])
     assert (topic.partitions, topic.by_partition()) == (array("i", [0, 2]), {0: 5, 2: 20})
+
+
+def test_positions_of_share_groups_are_a_format_of_their_own_with_the_reset() -> None:
+    """A reader that does not know them would commit them as offsets of a consumer group."""
+    rows = [CommittedOffset(0, 40), CommittedOffset(1, -1)]
+    topics = (TopicOffsets.of("jobs", rows, topic_id="id"),)
+    workers = GroupOffsets(group="workers", kind="share", state="Empty", topics=topics, reset="earliest")
+    stored = encode_groups({"workers": workers, **one("readers")})
+    assert decode_groups(stored, key="k") == {"readers": one("readers")["readers"], "workers": workers}
+    assert b'"format":2' in stored
+    assert b'"format":1' in encode_groups(one("readers"))

@@ -13,6 +13,7 @@ from offsite.archives.export.plan import (
     ExportRequest,
     archive_topic,
     check_same_topics,
+    committing_groups,
     interleave_tasks,
 )
 from offsite.archives.export.same_topic import cluster_record_reader, find_other_topics
@@ -71,6 +72,7 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
     }
     sick = (f"{s.topic}/{s.partition}: {s.error.message}" for s in (*source.sick, *copy.sick))
     failed = fetched.failed if fetched else ()
+    groups, left_out = committing_groups(restrict_to_topics(fetched.groups, ids) if fetched else {})
     return ExportPlan(
         source=f"cluster {source.cluster_id}",
         topics=topics,
@@ -79,9 +81,9 @@ def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, an
             HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
             for h in copy.holes
         ),
-        groups=restrict_to_topics(fetched.groups, ids) if fetched else {},
+        groups=groups,
         ends=ends,
-        notes=tuple(f"group {failure.group} was not read: {failure.message}" for failure in failed),
+        notes=(*(f"group {failure.group} was not read: {failure.message}" for failure in failed), *left_out),
         sick=(*sick, *(strange[key] for key in sorted(strange))),
     )
 

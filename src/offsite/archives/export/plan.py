@@ -14,9 +14,10 @@ from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.archives.export.same_topic import backup_record_reader, find_other_topics
 from offsite.archives.export.task import ExportTask
 from offsite.groups.groups_as_of import SNAPSHOT, GroupsAsOf, groups_as_of
-from offsite.log.group_offsets import GroupOffsets, restrict_to_topics
+from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable, restrict_to_topics
 from offsite.log.range import LogRange, PartitionId, TopicPartition
 from offsite.model.errors import TopicReplaced
+from offsite.model.names import amount, named
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.units import format_time
 from offsite.points.incarnations import incarnation_notes
@@ -30,6 +31,9 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 
 Ends = Mapping[TopicPartition, int]
+
+_NAMED_MAX = 12
+"""Share groups named in a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ def plan_export(
     ends = writer.ends()
     topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
     groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
+    committing, left_out = committing_groups(groups.groups)
     check_same_topics(writer, topics)
     conflicts = (*_of_two_histories(point.state.branches, ends), *_of_those_before(point, writer.topic_ids(), ends))
     strange = {
@@ -96,12 +101,13 @@ def plan_export(
         topics=topics,
         tasks=interleave_tasks(tasks),
         holes=tuple(_holes(selected, ends)),
-        groups=groups.groups,
+        groups=committing,
         ends=ends,
         notes=(
             *_notes(selected, point.until_ms),
             *incarnation_notes(point.incarnations_of(selected.names)),
             *groups.notes,
+            *left_out,
         ),
         sick=tuple(why for partition, why in sorted(strange.items()) if partition.topic in selected.names),
     )
@@ -219,6 +225,15 @@ def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns
         raise error  # an archive that has them already would lose them
     chosen = {name: group_offsets.groups[name] for name in patterns.select(group_offsets.groups)}  # one may come later
     return replace(group_offsets, groups=restrict_to_topics(chosen, ids))
+
+
+def committing_groups(groups: GroupTable) -> tuple[dict[str, GroupOffsets], tuple[str, ...]]:
+    """The groups of an archive, and a note on share groups: archives have committed offsets, and an import would make
+    consumer groups of positions."""
+    share = [name for name, group in groups.items() if group.kind == SHARE]
+    note = f"{amount(len(share), 'share group')} left out, because archives cannot hold positions: "
+    notes = (f"{note}{named(share, most=_NAMED_MAX)}",) if share else ()
+    return {name: group for name, group in groups.items() if group.kind != SHARE}, notes
 
 
 def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice, remark_lines
-from offsite.cli.views.repository import render_gone
+from offsite.cli.views.repository import render_gone, render_kinds, render_share_positions
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
 from offsite.model.names import amount
@@ -198,7 +198,9 @@ def _render_show(shown: ShownGroups) -> Iterator[Line]:
     rows = [(group, topic) for group in shown.groups for topic in group.topics]
     for group, topic in rows[:ROWS_SHOWN]:
         behind = "-" if topic.lag is None else f"{topic.lag:,}"
-        table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind)
+        unset = sum(offset < 0 for offset in topic.offsets.values())
+        partitions = f"{len(topic.offsets)} ({unset} without a position)" if unset else str(len(topic.offsets))
+        table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, partitions, behind)
     yield table
     yield from _render_rest(len(rows))
     yield from remark_lines(shown.notes)
@@ -207,16 +209,17 @@ def _render_show(shown: ShownGroups) -> Iterator[Line]:
 
 
 def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
-    table = Table("group", "topic", "partition", "in the backup", "now", "then", "how")
+    table = Table("group", "type", "topic", "partition", "in the backup", "now", "then", "how")
     rows = [(group, offset) for group in report.groups for offset in group.offsets]
     for group, offset in rows[:ROWS_SHOWN]:
         name = f"{group.group} (active)" if group.active else group.group
-        offsets = (f"{offset.source:,}", _offset(offset.current), _offset(offset.new))
-        table.add_row(name, offset.target, str(offset.partition), *offsets, offset.how)
+        offsets = (_offset(offset.source), _offset(offset.current), _offset(offset.new))
+        table.add_row(name, group.kind or "-", offset.target, str(offset.partition), *offsets, offset.how)
     yield table
     yield from _render_rest(len(rows))
     for topic in report.absent_topics:
         yield f"  topic {topic} is not on the cluster: its offsets are left out"
+    yield from render_share_positions(report.share_positions)
     yield from remark_lines(report.notes)
     yield from render_gone(report.gone)
     yield from _render_failed(report.failed)
@@ -239,6 +242,9 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
         f"{amount(result.groups, 'group is', 'groups are')} set: {amount(result.offsets_set, 'offset')} set, "
         f"{result.unchanged:,} already set"
     )
+    if result.kinds:
+        yield f"  types: {render_kinds(result.kinds.values())}"
+    yield from render_share_positions(result.share_positions)
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
         yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"

@@ -4,12 +4,13 @@ groups of a restore point. Of many topics the first are named; the JSON has all.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from offsite.cli.output import Line, first_lines, remark_lines
 from offsite.model.head import Head
-from offsite.model.names import amount
+from offsite.model.names import amount, named
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from offsite.groups.groups_as_of import GoneSince
+    from offsite.groups.plan import SharePositions
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
@@ -239,6 +241,35 @@ def _partitions(transaction: LeftOutReport) -> str:
 def hole_lines(holes: Iterable[HoleReport], *, begin: str = "  hole: ") -> Iterator[str]:
     """A line for each range of offsets that is missing."""
     return (f"{begin}{hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}" for hole in holes)
+
+
+def render_share_positions(positions: Sequence[SharePositions], *, indent: str = "  ") -> Iterator[Line]:
+    """Show from where share groups deliver again, and where they have no position."""
+    more = indent + "and {:,} more (-o json has all)"
+    delivering, without = [of for of in positions if of.positions], [of for of in positions if of.without]
+    yield from first_lines(delivering, lambda of: f"{indent}{_delivers(of)}", most=_NAMED_GROUPS_MAX, more=more)
+    yield from first_lines(without, lambda of: f"{indent}{_begins(of)}", most=_NAMED_GROUPS_MAX, more=more)
+
+
+def _delivers(of: SharePositions) -> str:
+    where = [f"{of.topic}/{partition} from {position:,} on" for partition, position in of.positions.items()]
+    what = "what was in flight, done out of order, or done last"
+    return f"DELIVERS AGAIN: {of.group}: {what}: {named(where, most=_NAMED_GROUPS_MAX, of='partitions')}"
+
+
+def _begins(of: SharePositions) -> str:
+    where = named([f"{of.topic}/{partition}" for partition in of.without], most=_NAMED_GROUPS_MAX, of="partitions")
+    source = f" (at the source: {of.reset})" if of.reset else ""
+    return (
+        f"NO POSITION: {of.group} had acknowledged nothing in {where}: it begins there where share.auto.offset.reset "
+        f"of the group says{source}, by default at the end, and then earlier records are never delivered to it"
+    )
+
+
+def render_kinds(kinds: Iterable[str]) -> str:
+    """Return the number of groups of each kind: `2 classic, 1 share`."""
+    counts = sorted(Counter(kind or "unknown" for kind in kinds).items())
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts)
 
 
 def render_gone(gone: Sequence[GoneSince]) -> Iterator[Line]:

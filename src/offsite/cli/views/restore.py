@@ -13,7 +13,9 @@ from offsite.cli.views.repository import (
     render_applied,
     render_consistency,
     render_gone,
+    render_kinds,
     render_metadata_plan,
+    render_share_positions,
     render_topic_diffs,
 )
 from offsite.cli.views.verify import render_lacking, render_open
@@ -38,8 +40,10 @@ _PARTITIONS_MAX = 12
 """Partitions shown for a topic; the JSON has all."""
 _VERDICTS = {
     "goes on": "continue where they were",
+    "delivers again": "deliver again what was in flight",
     "reads again": "read some records again",
     "lost at the source": "had already lost records at the source",
+    "no position": "have no position in some partitions",
     "in part": "are set in part",
     "cannot go on": "CANNOT CONTINUE",
 }
@@ -145,6 +149,8 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
         f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "no group has read the restored topics"
     )
     yield f"  consumer groups: {all_told}"
+    if outlook.groups:
+        yield f"    types: {render_kinds(group.kind for group in outlook.groups)}"
     worst_first = list(reversed(_VERDICTS))
     affected = sorted(
         (group for group in outlook.groups if group.verdict != "goes on"),
@@ -152,6 +158,7 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
     )
     for group in affected[:_GROUPS_MAX]:
         yield from _render_group(group)
+        yield from render_share_positions(group.share_positions, indent="    ")
     if len(affected) > _GROUPS_MAX:
         yield f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
     refused = [group.group for group in affected if group.refused]
@@ -162,6 +169,10 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
             f"apply --backup {backup} --restore ID --groups {names} --clamp"
         )
         yield f"    the restore will end with exit code {outlook.exit_code}, because of {names}"
+    for failure in outlook.unsettable[:_GROUPS_MAX]:
+        yield f"    NOT SET: {failure.group}: {failure.message}"
+    if len(outlook.unsettable) > _GROUPS_MAX:
+        yield f"    and {len(outlook.unsettable) - _GROUPS_MAX:,} more share groups (-o json has all)"
     yield from remark_lines(outlook.notes, indent="    ")
     yield from render_gone(outlook.gone)
 

@@ -89,6 +89,11 @@ def group_configs_request(groups: Iterable[str]) -> Request[Mapping[str, Mapping
     return _request(GROUP, groups, _read_groups)
 
 
+def group_values_request(groups: Iterable[str]) -> Request[Mapping[str, Mapping[str, str]]]:
+    """Request the settings of groups, defaults included. A group without a description is absent."""
+    return _request(GROUP, groups, _read_group_values)
+
+
 def _request(
     kind: int, names: Iterable[str], read: Callable[[Decoder], T], *, with_synonyms: bool = False
 ) -> Request[T]:
@@ -126,6 +131,10 @@ def _read_groups(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
         for resource in _described(answer)
     }
     return {name: configs for name, configs in own.items() if configs}
+
+
+def _read_group_values(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    return {resource.name: _values(resource.entries) for resource in answer.array(_resource) if resource.error is None}
 
 
 def _topics(resources: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:

@@ -3,7 +3,8 @@
 A snapshot's name ends with the first digits of its hash; a reader of the commit notices damage. Columns, sorted by
 group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries), `partition` (int32),
 `offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: no committed offset. Gone groups are named
-beside the rows, with the first commit without the group: the last offsets are in the snapshot of the commit before.
+beside the rows, with the first commit without the group: the last offsets are in the snapshot of the commit before. So
+is the reset of a share group, where known. Positions of share groups are rows as well, with -1 for none.
 pyarrow is imported on use.
 """
 
@@ -11,11 +12,11 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.range import TopicIncarnation
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_codec import Count, JsonCodec, TopicName
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 _ABOUT = b"offsite.groups"
-_GONE = "gone"
+_GONE, _RESETS = "gone", "resets"
+_WITH_POSITIONS = 2
+"""The format of a snapshot with share groups. A reader of format 1 would commit their positions as offsets, and so make
+a consumer group with the name of the share group."""
 _ATTEMPT_DIGITS = 8
 _GROUP_TEXTS, _TOPIC_TEXTS = ("group", "kind", "state"), ("topic", "topic_id")
 _NUMBERS = {"partition": "i", "offset": "q", "leader_epoch": "i"}
@@ -52,8 +56,16 @@ class GoneGroup:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
 
 
-_GONE_GROUP = JsonCodec(GoneGroup)
-"""Snapshots of earlier versions name no gone groups."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GroupReset:
+    """Where share group `group` begins in a partition without a position."""
+
+    group: str
+    reset: str
+
+
+_GONE_GROUP, _GROUP_RESET = JsonCodec(GoneGroup), JsonCodec(_GroupReset)
+"""Snapshots of earlier versions name neither gone groups nor resets."""
 
 
 def incarnation_of(offsets: TopicOffsets) -> TopicIncarnation:
@@ -101,9 +113,12 @@ def encode_groups(groups: GroupTable, gone: Sequence[GoneGroup] = ()) -> bytes:
     from pyarrow import parquet
 
     sink = io.BytesIO()
-    about: dict[str, JsonValue] = {"format": FORMAT}
+    has_positions = any(group.kind == SHARE for group in groups.values())
+    about: dict[str, JsonValue] = {"format": _WITH_POSITIONS if has_positions else FORMAT}
     if gone:
         about[_GONE] = list(map(_GONE_GROUP.write, gone))
+    if resets := [_GroupReset(group=name, reset=groups[name].reset) for name in sorted(groups) if groups[name].reset]:
+        about[_RESETS] = list(map(_GROUP_RESET.write, resets))
     table = _table([groups[name] for name in sorted(groups)])
     table = table.replace_schema_metadata({_ABOUT: encode_canonical(about)})
     parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
@@ -121,8 +136,10 @@ def decode_snapshot(data: bytes, *, key: str) -> GroupSnapshot:
 
     try:
         stored = read_parquet(data)
-        about = parse_part((stored.schema.metadata or {}).get(_ABOUT, b""), source=key, damaged=_damaged)
-        groups = _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
+        described = (stored.schema.metadata or {}).get(_ABOUT, b"")
+        about = parse_part(described, source=key, damaged=_damaged, newest=_WITH_POSITIONS)
+        resets = {reset.group: reset.reset for reset in map(_GROUP_RESET.read, about.children(_RESETS))}
+        groups = _groups(stored.select(list(_COLUMNS)).unify_dictionaries(), resets)
         return GroupSnapshot(groups=groups, gone=tuple(map(_GONE_GROUP.read, about.children(_GONE))))
     except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
         raise _damaged(f"{key}: {error}") from error
@@ -172,7 +189,7 @@ def _to_arrow(column: array[int]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
-def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
+def _groups(table: pa.Table, resets: Mapping[str, str]) -> dict[str, GroupOffsets]:
     texts = {name: _Texts(table, name) for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS, "metadata")}
     numbers = {name: _integers(table, name) for name in _NUMBERS}
     offsets_by_group: dict[str, list[TopicOffsets]] = {}
@@ -190,7 +207,13 @@ def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
         )
         offsets_by_group.setdefault(group, []).append(offsets)
     return {
-        group: GroupOffsets(group=group, kind=abouts[group][0], state=abouts[group][1], topics=tuple(topics))
+        group: GroupOffsets(
+            group=group,
+            kind=abouts[group][0],
+            state=abouts[group][1],
+            topics=tuple(topics),
+            reset=resets.get(group, ""),
+        )
         for group, topics in offsets_by_group.items()
     }
 

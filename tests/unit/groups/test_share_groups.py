@@ -1,0 +1,279 @@
+"""Share groups in a plan: their positions, where they have none, and what an undo must know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from offsite.archives.export.plan import committing_groups
+from offsite.cli.commands.groups import render_applied
+from offsite.cli.views.repository import render_kinds, render_share_positions
+from offsite.cli.views.restore import render_outlook
+from offsite.groups.missing_records import AvailableRecords
+from offsite.groups.plan import GroupPlan, SharePositions, plan_groups
+from offsite.groups.report import show_groups
+from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
+from offsite.groups.translation import SameOffsets, translate
+from offsite.groups.undo import find_change, undo_groups
+from offsite.kafka.groups import GroupClient
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.range import PartitionId, TopicPartition
+from offsite.model.selection import ALL_GROUPS, parse_groups
+from offsite.model.units import format_time
+from offsite.restore.plan_report import report_plan
+from tests.fake_cluster.cluster import FakeCluster, FakeGroup
+from tests.fake_cluster.site import Site
+from tests.unit.log.test_group_records import key, value
+
+BOUNDS = {TopicPartition(topic="jobs", partition=number): (10, 100) for number in range(3)}
+
+
+def share(*positions: int, reset: str = "latest", kind: str = "share") -> GroupOffsets:
+    rows = [CommittedOffset(partition, position) for partition, position in enumerate(positions)]
+    return GroupOffsets(group="workers", kind=kind, state="Empty", topics=(TopicOffsets.of("jobs", rows),), reset=reset)
+
+
+def planned(group: GroupOffsets, *current: int, available: AvailableRecords | None = None) -> GroupPlan:
+    mapping = SameOffsets(bounds=BOUNDS, names={}, available=available)
+    groups = {group.group: group}
+    return plan_groups(groups, translate(groups, mapping), {group.group: share(*current)} if current else {})
+
+
+def hows(plan: GroupPlan) -> list[tuple[int, str]]:
+    return [(row.new, row.how) for row in plan.groups[0].topics[0].rows()]
+
+
+def test_positions_are_moved_into_the_log_of_the_target() -> None:
+    assert hows(planned(share(40, 5, 400))) == [(40, "exact"), (10, "below"), (100, "above")]
+
+
+def test_without_a_position_nothing_is_set_unless_the_group_began_at_the_first_record() -> None:
+    plan = planned(share(40, -1))
+    assert hows(plan) == [(40, "exact"), (-1, "no position")]
+    counts = plan.counts()
+    assert (counts.offsets, counts.to_set, counts.unchanged, counts.without_position) == (2, 1, 0, 1)
+    assert hows(planned(share(40, -1, reset="earliest"))) == [(40, "exact"), (10, "start")]
+    assert hows(planned(share(40, -1, reset=""))) == [(40, "exact"), (-1, "no position")]
+
+
+def test_a_group_that_would_begin_in_front_of_missing_records_is_refused() -> None:
+    lost = PartitionId(topic="jobs", topic_id="", partition=1)
+    available = AvailableRecords(begins={lost: 10}, holes={lost: [(10, 20)]})
+    plan = planned(share(40, -1, reset="earliest"), available=available)
+    assert hows(plan) == [(-1, "refused"), (-1, "refused")]
+    assert plan.share_positions() == ()
+    assert planned(share(40, -1), available=available).refused == ()
+
+
+def test_a_plan_names_what_is_delivered_again_and_where_there_is_no_position() -> None:
+    plan = planned(share(40, -1, 7), 40, -1)
+    (positions,) = plan.share_positions()
+    assert positions == SharePositions(
+        group="workers", topic="jobs", positions={0: 40, 2: 10}, without=(1,), reset="latest"
+    )
+    assert plan.share_positions(left_out=["workers"]) == ()
+    delivers, begins = map(str, render_share_positions([positions]))
+    assert "DELIVERS AGAIN: workers: what was in flight, done out of order, or done last: " in delivers
+    assert delivers.endswith("jobs/0 from 40 on, jobs/2 from 10 on")
+    assert "NO POSITION: workers had acknowledged nothing in jobs/1" in begins
+    assert "(at the source: latest)" in begins
+
+
+def test_other_groups_deliver_nothing_again() -> None:
+    plan = planned(share(40, kind="classic"))
+    assert plan.share_positions() == ()
+    assert plan.kinds() == {"workers": "classic"}
+    assert render_kinds(["classic", "share", "", "share"]) == "1 classic, 2 share, 1 unknown"
+
+
+def test_an_undo_knows_all_positions_on_a_topic_because_they_are_removed_together() -> None:
+    plan = planned(share(40, 50, 60), 40, 30, -1)
+    assert [list(topic) for topic in plan.changes()["workers"].topics] == [
+        [CommittedOffset(1, 50), CommittedOffset(2, 60)]
+    ]
+    assert [list(topic) for topic in plan.before()["workers"].topics] == [
+        [CommittedOffset(0, 40), CommittedOffset(1, 30), CommittedOffset(2, -1)]
+    ]
+    assert planned(share(40), 40, 30).before() == {}
+
+
+def backed_up(site: Site, *positions: int, reset: str = "latest", **options: Any) -> None:
+    """A share group on two partitions of three records, with positions; -1 for none."""
+    site.source.has_share_groups = site.source.sets_positions = True
+    site.source.make_topic("jobs", partitions=2)
+    for partition in range(2):
+        site.source.write("jobs", [b"a", b"b", b"c"], partition=partition)
+    site.source.groups["workers"] = FakeGroup(kind="share", reset=reset)
+    site.source.commit_group("workers", "jobs", positions)
+    site.source.commit_group("readers", "jobs", [1, 1])
+    assert site.back_up("jobs", **options).complete
+
+
+def with_share_groups(cluster: FakeCluster, *, sets_positions: bool = True) -> None:
+    cluster.has_share_groups, cluster.sets_positions = True, sets_positions
+
+
+def test_positions_are_backed_up_with_the_reset_and_restored_with_the_topic(site: Site) -> None:
+    backed_up(site, 1, 2)
+    shown = {group.group: group for group in show_groups(site.backup, groups=ALL_GROUPS).groups}
+    assert (shown["workers"].kind, shown["workers"].reset, shown["workers"].lag) == ("share", "latest", 3)
+    assert (shown["readers"].kind, shown["readers"].reset) == ("classic", "")
+    with_share_groups(site.target)
+    plan = site.plan_restore(groups=["all"])
+    assert plan.outlook is not None
+    foreseen = {group.group: group for group in plan.outlook.groups}
+    assert foreseen["workers"].verdict == "delivers again"
+    assert dict(foreseen["workers"].share_positions[0].positions) == {0: 1, 1: 2}
+    assert (foreseen["readers"].verdict, foreseen["readers"].share_positions) == ("goes on", ())
+    text = "\n".join(map(str, render_outlook(plan.outlook, backup="nightly")))
+    assert "1 deliver again what was in flight" in text
+    assert "types: 1 classic, 1 share" in text
+    result = site.restore(groups=["all"])
+    assert result.groups is not None
+    assert result.groups.complete
+    assert site.target.groups["workers"].kind == "share"
+    assert site.target.committed("workers", "jobs") == {0: 1, 1: 2}
+    assert dict(result.groups.kinds) == {"readers": "classic", "workers": "share"}
+    assert "DELIVERS AGAIN: workers" in "\n".join(map(str, render_applied(result.groups)))
+
+
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_positions_follow_a_topic_with_another_name(site: Site, offsets: str) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    result = site.restore(groups=["workers"], rename=["jobs=jobs-back"], offsets=offsets)
+    assert result.groups is not None
+    assert site.target.committed("workers", "jobs-back") == {0: 1, 1: 2}
+    assert result.groups.share_positions[0].topic == "jobs-back"
+
+
+def test_an_undo_removes_positions_and_sets_the_former_ones_again(site: Site) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    site.target.groups["workers"] = FakeGroup(kind="share", offsets={TopicPartition(topic="jobs", partition=0): 3})
+    apply_groups(prepare_groups(site.backup, site.target.admin, GroupsRequest()), site.target.admin)
+    assert site.target.committed("workers", "jobs") == {0: 1, 1: 2}
+    change = find_change(site.backup, site.target.admin, None)
+    assert undo_groups(site.backup, site.target.admin, change).failed == ()
+    assert site.target.committed("workers", "jobs") == {0: 3}
+
+
+def test_a_cluster_that_sets_no_positions_is_told_before_and_after(site: Site) -> None:
+    """Kafka 4.1 answers that all is well."""
+    backed_up(site, 1, 2)
+    with_share_groups(site.target, sets_positions=False)
+    outlook = site.plan_restore(groups=["all"]).outlook
+    assert outlook is not None
+    assert ([failure.error for failure in outlook.unsettable], outlook.exit_code) == (["NOT_SET"], 3)
+    assert "NOT SET: workers: the brokers set no positions" in "\n".join(
+        map(str, render_outlook(outlook, backup="nightly"))
+    )
+    result = site.restore(groups=["all"]).groups
+    assert result is not None
+    assert not result.complete
+    assert [(failure.group, failure.error, failure.kind) for failure in result.failed] == [
+        ("workers", "NOT_SET", "share")
+    ]
+    assert site.target.committed("readers", "jobs") == {0: 1, 1: 1}
+
+
+def test_positions_are_read_again_after_they_are_set(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    monkeypatch.setattr(GroupClient, "unsettable", lambda *_: ())
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest())
+    site.target.sets_positions = False
+    (failure,) = apply_groups(planned, site.target.admin).failed
+    assert (failure.group, failure.error) == ("workers", "NOT_SET")
+
+
+def test_an_older_cluster_is_told_by_the_name_of_the_request(site: Site) -> None:
+    backed_up(site, 1, 2)
+    result = site.restore(groups=["all"]).groups
+    assert result is not None
+    (failure,) = result.failed
+    assert (failure.group, failure.error) == ("workers", "OFF-1508")
+    assert "DescribeShareGroupOffsets" in failure.message
+    assert "4.1" in failure.message
+
+
+def test_positions_that_a_source_does_not_tell_are_not_carried(site: Site) -> None:
+    site.source.make_topic("jobs")
+    site.source.groups["workers"] = FakeGroup(kind="share")
+    site.source.commit_group("workers", "jobs", [0])
+    assert "1 share group: workers" in site.back_up("jobs").not_carried
+
+
+def test_a_restore_without_groups_names_the_share_groups_of_its_topics(site: Site) -> None:
+    backed_up(site, 1, 2)
+    note = "1 share group not requested (workers): a share group without positions begins at the end"
+    assert [text for text in report_plan(site.plan_restore()).notes if text.startswith(note)]
+    assert [text for text in site.restore().notes if text.startswith(note)]
+
+
+def test_a_group_without_a_position_is_told_in_plan_and_result(site: Site) -> None:
+    backed_up(site, 1, -1)
+    with_share_groups(site.target)
+    outlook = site.plan_restore(groups=["workers"]).outlook
+    assert outlook is not None
+    assert outlook.groups[0].verdict == "no position"
+    result = site.restore(groups=["workers"]).groups
+    assert result is not None
+    assert result.share_positions[0].without == (1,)
+    assert "NO POSITION: workers had acknowledged nothing in jobs/1" in "\n".join(map(str, render_applied(result)))
+
+
+def test_a_group_that_begins_at_the_first_record_does_so_after_a_restore(site: Site) -> None:
+    backed_up(site, 1, -1, reset="earliest")
+    with_share_groups(site.target)
+    site.restore(groups=["workers"])
+    assert site.target.committed("workers", "jobs") == {0: 1, 1: 0}
+
+
+def test_a_group_of_another_kind_is_left_alone(site: Site) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.target.groups["readers"] = FakeGroup(kind="share")
+    site.target.groups["workers"] = FakeGroup(kind="consumer")
+    result = site.restore(groups=["all"]).groups
+    assert result is not None
+    assert {failure.group: failure.error for failure in result.failed} == {
+        "readers": "OTHER_KIND",
+        "workers": "OTHER_KIND",
+    }
+    assert "it is a consumer group on the cluster, and a share group in the backup" in result.failed[-1].message
+    assert (site.target.committed("readers", "jobs"), site.target.committed("workers", "jobs")) == ({}, {})
+
+
+def test_members_keep_the_positions_of_their_group(site: Site) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    site.target.groups["workers"] = FakeGroup(kind="share", state="Stable")
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest(groups=parse_groups(["workers"])))
+    assert planned.plan.groups[0].is_active
+    (failure,) = apply_groups(planned, site.target.admin).failed
+    assert (failure.error, failure.message) == ("NON_EMPTY_GROUP", "it has active members: stop them first")
+
+
+def test_as_of_a_time_positions_come_from_the_commit_before(site: Site) -> None:
+    """The history of consumer groups has none."""
+    site.source.make_topic("__consumer_offsets")
+    backed_up(site, 1, 2, history=True)
+    site.source.write("__consumer_offsets", [value(1)], key=key())
+    site.source.commit_group("workers", "jobs", [3, 3])
+    site.back_up(history=True)
+    at = format_time(site.backup.sound_state().committed_at_ms)
+    shown = show_groups(site.backup, groups=ALL_GROUPS, at=at)
+    assert shown.origin == "history"
+    assert [(group.group, group.kind) for group in shown.groups if group.group == "workers"] == [("workers", "share")]
+    assert any("positions of share groups are not in the history" in note for note in shown.notes)
+
+
+def test_no_archive_gets_positions() -> None:
+    groups, notes = committing_groups({"workers": share(1), "readers": GroupOffsets(group="readers")})
+    assert list(groups) == ["readers"]
+    assert notes == ("1 share group left out, because archives cannot hold positions: workers",)
