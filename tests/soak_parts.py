@@ -17,6 +17,7 @@ _OPERATOR_WORLDS = "tests/worlds/operator"
 _EXPIRY = f"{_OPERATOR_WORLDS}/test_expiry_courses.py"
 _FILES = f"{_OPERATOR_WORLDS}/test_file_courses.py"
 _KILLED = "tests/integration/repository/test_killed_generations.py"
+_VERSIONS = "tests/integration/versions"
 _HISTORIES = "tests/worlds/source_events/test_histories.py"
 
 PARTS: Mapping[str, Sequence[str]] = {
@@ -66,7 +67,9 @@ PARTS: Mapping[str, Sequence[str]] = {
         f"{_PIPELINE}/test_cluster_silence.py",
     ),
     "spark-cluster-kills": (f"{_PIPELINE}/test_cluster_soak.py",),
-    "versions": ("tests/integration/versions/",),
+    "versions": (f"{_VERSIONS}/",),
+    "versions-share-groups": (f"{_VERSIONS}/test_share_groups.py",),
+    "versions-streams-groups": (f"{_VERSIONS}/test_streams_groups.py",),
     "worlds": ("tests/worlds/",),
     "worlds-operator": (f"{_OPERATOR_WORLDS}/",),
     "worlds-expiry-1": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[0",),
