@@ -12,6 +12,7 @@ from offsite.kafka.protocol.broker_errors import (
     PRODUCER_FENCED,
     TRANSACTIONAL_ID_NOT_FOUND,
 )
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from tests.fake_cluster.cluster import FakeCluster, FakeGroup, FakeTransaction
 from tests.fake_cluster.messages import Answer
@@ -76,7 +77,10 @@ def describe_positions(cluster: FakeCluster, asked: Any) -> Answer:
 def _positions(cluster: FakeCluster, name: str) -> Answer:
     topics: dict[str, list[Answer]] = defaultdict(list)
     for key, position in sorted(cluster.groups.get(name, FakeGroup()).offsets.items()):
-        topics[key.topic].append({"partition_index": key.partition, "start_offset": position})
+        code = cluster.failing.get((Api.DESCRIBE_SHARE_GROUP_OFFSETS, key), NONE)
+        topics[key.topic].append(
+            {"partition_index": key.partition, "start_offset": -1 if code else position, "error_code": code}
+        )
     return {
         "group_id": name,
         "topics": [{"topic_name": topic, "partitions": rows} for topic, rows in topics.items()],

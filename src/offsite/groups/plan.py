@@ -14,7 +14,6 @@ from offsite.groups.translation import (
     CLAMPED,
     MATCHES,
     MISSING,
-    NO_OFFSET,
     NO_POSITION,
     REFUSED,
     TranslatedOffsets,
@@ -22,6 +21,7 @@ from offsite.groups.translation import (
 )
 from offsite.log.group_offsets import (
     NO_EPOCH,
+    NO_OFFSET,
     SHARE,
     CommittedOffset,
     GroupOffsets,
@@ -29,7 +29,10 @@ from offsite.log.group_offsets import (
     TopicOffsets,
     TopicOffsetsBuilder,
 )
+from offsite.model.names import named
 
+_NAMED_MAX = 12
+"""Partitions named in one sentence."""
 IDLE_STATES = frozenset({"", "Empty", "Dead"})
 """States of groups without members; empty for a group unknown to the target."""
 
@@ -85,6 +88,24 @@ class SharePositions:
     positions: Mapping[int, int]
     without: tuple[int, ...] = ()
     reset: str = ""
+
+    def again(self) -> str:
+        """What the group delivers again, in words; empty where it has no position at all."""
+        starts = [f"{self.topic}/{partition} from {position:,} on" for partition, position in self.positions.items()]
+        what = "what was in flight, done out of order, or done last"
+        return f"{self.group}: {what}: {named(starts, most=_NAMED_MAX, of='partitions')}" if starts else ""
+
+    def beginning(self) -> str:
+        """Where the group begins without a position, in words; empty where it has all."""
+        lacking = [f"{self.topic}/{partition}" for partition in self.without]
+        source = f" (at the source: {self.reset})" if self.reset else ""
+        if not lacking:
+            return ""
+        return (
+            f"{self.group} in {named(lacking, most=_NAMED_MAX, of='partitions')}: it begins there where "
+            f"share.auto.offset.reset of the group says{source}, by default at the end, and then earlier records are "
+            "never delivered to it"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, Grou
 from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset, SharePositions
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, TopicOffsets
 from offsite.log.range import PartitionId
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import PointRequest
@@ -41,6 +41,20 @@ class ShownGroup:
     state: str
     topics: tuple[ShownTopic, ...]
     reset: str = ""
+
+    @property
+    def share_positions(self) -> tuple[SharePositions, ...]:
+        """From where a share group would deliver again; none of other groups."""
+        return tuple(self._positions(topic) for topic in self.topics) if self.kind == SHARE else ()
+
+    def _positions(self, topic: ShownTopic) -> SharePositions:
+        return SharePositions(
+            group=self.group,
+            topic=topic.topic,
+            positions={partition: offset for partition, offset in topic.offsets.items() if offset != NO_OFFSET},
+            without=tuple(partition for partition, offset in topic.offsets.items() if offset == NO_OFFSET),
+            reset=self.reset,
+        )
 
     @property
     def lag(self) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
-from offsite.log.range import TopicIncarnation
+from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
@@ -36,7 +36,8 @@ GONE_MAX = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedGroups:
     """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed`
-    groups keep the offsets of the earlier snapshot; `note`: a sentence for a person, or empty."""
+    groups, or their failed partitions, keep the offsets of the earlier snapshot; `note`: a sentence for a person, or
+    empty."""
 
     groups: int
     offsets: int
@@ -148,8 +149,34 @@ def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPattern
 
 
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:
-    retained = {failure.group: former[failure.group] for failure in failed if failure.group in former}
+    """`groups` with the earlier offsets of failed groups, or of those of their partitions that alone failed."""
+    retained = {
+        failure.group: _with_former_positions(groups.get(failure.group), former[failure.group], failure.partitions)
+        for failure in failed
+        if failure.group in former
+    }
     return dict(sorted((groups | retained).items()))
+
+
+def _with_former_positions(
+    group: GroupOffsets | None, former: GroupOffsets, partitions: Collection[TopicPartition]
+) -> GroupOffsets:
+    """`group` with the positions of `former` in `partitions`; `former` for a group that was not read at all."""
+    if group is None or not partitions:
+        return former
+    earlier = {incarnation_of(topic): topic for topic in former.topics}
+    return replace(
+        group, topics=tuple(_patched(topic, earlier.get(incarnation_of(topic)), partitions) for topic in group.topics)
+    )
+
+
+def _patched(topic: TopicOffsets, former: TopicOffsets | None, partitions: Collection[TopicPartition]) -> TopicOffsets:
+    earlier = {row.partition: row for row in former or ()}
+    rows = (
+        earlier.get(row.partition, row) if TopicPartition(topic.topic, row.partition) in partitions else row
+        for row in topic
+    )
+    return TopicOffsets.of(topic.topic, rows, topic_id=topic.topic_id)
 
 
 def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:

@@ -20,7 +20,7 @@ from offsite.groups.missing_records import (
     RefusedOffset,
     find_available_records,
 )
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.log.group_offsets import NO_OFFSET, GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
@@ -36,7 +36,6 @@ _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
 START, NO_POSITION = _CODES["start"], _CODES["no position"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
-NO_OFFSET = -1
 FROM_START = "earliest"
 """The reset of a share group that begins at the first record of a partition without a position."""
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.run import check_cluster
-from offsite.groups.translation import NO_OFFSET
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.log.group_offsets import NO_OFFSET, GroupOffsets, GroupTable, TopicOffsets, offset_count
 from offsite.model.errors import NoSuchRestore
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup

@@ -44,9 +44,11 @@ from offsite.kafka.protocol.share_groups import (
     describe_positions_request,
 )
 from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable
+from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Denied, KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnavailable, OffsiteError
 from offsite.model.journal import decided
+from offsite.model.names import named
 
 LANES = 16
 """Connections to one coordinator: a commit waits some 5 ms for the log, so 16 connections make about 3,000 commits a
@@ -83,7 +85,9 @@ class GroupCoordinators:
         pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
         while pending:
             failure = self._round(pending, request, per_request, answers)
-            unanswered = [group for group in pending if group not in answers or answers[group].error_code in _TRY_AGAIN]
+            unanswered = [
+                group for group in pending if group not in answers or not _TRY_AGAIN.isdisjoint(answers[group].codes)
+            ]
             if len(unanswered) < len(pending):
                 backoff.reset()
             pending = unanswered
@@ -105,7 +109,7 @@ class GroupCoordinators:
         untold = next((group for group in groups if group not in answers), None)
         if failure is None and untold is not None:
             failure = KafkaTimeout(f"the answers leave out group {untold}", hint="check the logs of the brokers")
-        error = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
+        error = failure or broker_error(answers[groups[0]].codes[0], f"group {groups[0]}")
         try:
             backoff.wait(error)
         except OffsiteError:
@@ -190,6 +194,8 @@ _NOT_SET = (
     "the brokers set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group "
     "begin at the first record, with share.auto.offset.reset=earliest"
 )
+_NAMED_MAX = 12
+"""Partitions named in one failure."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
 
@@ -197,12 +203,13 @@ _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFailure:
     """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words. `kind` as in
-    `ListedGroup`."""
+    `ListedGroup`. `partitions`: of a share group of which everything else was read; empty for the whole group."""
 
     group: str
     error: str
     message: str
     kind: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +351,7 @@ class GroupClient:
             for group in listed
             if not answers[group.group].error_code
         }
-        return FetchedGroups(groups=positions, failed=_failures(answers, "reading its positions", by_name))
+        return FetchedGroups(groups=positions, failed=_unread_positions(answers, by_name))
 
     def _resets(self, names: Sequence[str]) -> Mapping[str, str]:
         """Where share groups begin in partitions without a position, as far as the cluster tells."""
@@ -364,9 +371,9 @@ class GroupClient:
         unset = (
             GroupFailure(group=name, error="NOT_SET", message=_NOT_SET, kind=SHARE)
             for name, answer in answers.items()
-            if not answer.error_code and not _positions_of(groups[name]) <= _positions_of(answer)
+            if not answer.codes and not _positions_of(groups[name]) <= _positions_of(answer)
         )
-        return (*failed, *_failures(answers, "reading its positions", groups), *unset)
+        return (*failed, *_unread_positions(answers, groups), *unset)
 
     def _change(
         self,
@@ -438,6 +445,28 @@ def _failures(
         for name, code in codes
         if code
     )
+
+
+def _unread_positions(
+    answers: Mapping[str, GroupAnswer], groups: Mapping[str, ListedGroup | GroupOffsets]
+) -> tuple[GroupFailure, ...]:
+    """The groups whose positions were not read, and those of which single partitions were not."""
+    in_part = (
+        GroupFailure(
+            group=name,
+            error=error_name(answer.codes[0]),
+            message=_why(answer.codes[0], f"reading its position in {_named(answer.unread)}", SHARE),
+            kind=SHARE,
+            partitions=tuple(answer.unread),
+        )
+        for name, answer in sorted(answers.items())
+        if answer.unread and not answer.error_code
+    )
+    return (*_failures(answers, "reading its positions", groups), *in_part)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return named(list(map(str, partitions)), most=_NAMED_MAX, of="partitions")
 
 
 def _why(code: int, doing: str, kind: str) -> str:

@@ -2,7 +2,6 @@
 
 A committed offset is the next offset to read. -1 stands for an unknown leader epoch. The offset of a share group is its
 position: from there on the group delivers again what was in flight, done out of order, or done last (KIP-932).
-Position -1: the group has the partition, and never stored a position in it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from typing import NamedTuple
 from offsite.model.errors import check
 
 NO_EPOCH = -1
+NO_OFFSET = -1
+"""No committed offset. A share group has the partition, and stored no position in it, or nobody could tell which."""
 SHARE = "share"
 """The kind of a share group."""
 

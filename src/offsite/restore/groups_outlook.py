@@ -15,9 +15,9 @@ from offsite.groups.missing_records import (
 )
 from offsite.groups.plan import SharePositions
 from offsite.groups.streams_groups import streams_warnings
-from offsite.groups.translation import FROM_START, NO_OFFSET
+from offsite.groups.translation import FROM_START
 from offsite.kafka.groups import GroupClient, GroupFailure
-from offsite.log.group_offsets import SHARE, GroupOffsets
+from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets
 from offsite.log.range import PartitionId
 from offsite.model.errors import OffsiteError
 from offsite.model.names import amount, named

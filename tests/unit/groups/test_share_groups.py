@@ -8,6 +8,7 @@ import pytest
 
 from offsite.archives.export.plan import committing_groups
 from offsite.cli.commands.groups import render_applied
+from offsite.cli.views.backup import render_result
 from offsite.cli.views.repository import render_kinds, render_share_positions
 from offsite.cli.views.restore import render_outlook
 from offsite.groups.missing_records import AvailableRecords
@@ -17,6 +18,7 @@ from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.translation import SameOffsets, translate
 from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka.groups import GroupClient
+from offsite.kafka.protocol.request import Api
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.selection import ALL_GROUPS, parse_groups
@@ -26,6 +28,7 @@ from tests.fake_cluster.cluster import FakeCluster, FakeGroup
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import key, value
 
+UNKNOWN_SERVER_ERROR = -1
 BOUNDS = {TopicPartition(topic="jobs", partition=number): (10, 100) for number in range(3)}
 
 
@@ -76,7 +79,7 @@ def test_a_plan_names_what_is_delivered_again_and_where_there_is_no_position() -
     delivers, begins = map(str, render_share_positions([positions]))
     assert "DELIVERS AGAIN: workers: what was in flight, done out of order, or done last: " in delivers
     assert delivers.endswith("jobs/0 from 40 on, jobs/2 from 10 on")
-    assert "NO POSITION: workers had acknowledged nothing in jobs/1" in begins
+    assert "NO POSITION: workers in jobs/1: it begins there where" in begins
     assert "(at the source: latest)" in begins
 
 
@@ -98,7 +101,7 @@ def test_an_undo_knows_all_positions_on_a_topic_because_they_are_removed_togethe
     assert planned(share(40), 40, 30).before() == {}
 
 
-def backed_up(site: Site, *positions: int, reset: str = "latest", **options: Any) -> None:
+def backed_up(site: Site, *positions: int, reset: str = "latest", is_complete: bool = True, **options: Any) -> None:
     """A share group on two partitions of three records, with positions; -1 for none."""
     site.source.has_share_groups = site.source.sets_positions = True
     site.source.make_topic("jobs", partitions=2)
@@ -107,7 +110,7 @@ def backed_up(site: Site, *positions: int, reset: str = "latest", **options: Any
     site.source.groups["workers"] = FakeGroup(kind="share", reset=reset)
     site.source.commit_group("workers", "jobs", positions)
     site.source.commit_group("readers", "jobs", [1, 1])
-    assert site.back_up("jobs", **options).complete
+    assert site.back_up("jobs", **options).complete == is_complete
 
 
 def with_share_groups(cluster: FakeCluster, *, sets_positions: bool = True) -> None:
@@ -223,7 +226,59 @@ def test_a_group_without_a_position_is_told_in_plan_and_result(site: Site) -> No
     result = site.restore(groups=["workers"]).groups
     assert result is not None
     assert result.share_positions[0].without == (1,)
-    assert "NO POSITION: workers had acknowledged nothing in jobs/1" in "\n".join(map(str, render_applied(result)))
+    assert "NO POSITION: workers in jobs/1: it begins there where" in "\n".join(map(str, render_applied(result)))
+
+
+UNREADABLE = (Api.DESCRIBE_SHARE_GROUP_OFFSETS, TopicPartition(topic="jobs", partition=1))
+
+
+def positions_of(site: Site) -> dict[int, int]:
+    (workers,) = [group for group in show_groups(site.backup, groups=ALL_GROUPS).groups if group.group == "workers"]
+    return dict(workers.topics[0].offsets)
+
+
+def test_a_position_that_cannot_be_read_stays_as_it_was_and_is_named(site: Site) -> None:
+    backed_up(site, 1, 2)
+    site.source.commit_group("workers", "jobs", [3, 3])
+    site.source.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
+    result = site.back_up()
+    assert result.groups is not None
+    assert not result.complete
+    (failure,) = result.groups.failed
+    assert (failure.group, failure.kind, failure.partitions) == ("workers", "share", (UNREADABLE[1],))
+    assert failure.message == "reading its position in jobs/1: UNKNOWN_SERVER_ERROR"
+    assert "group workers was read only in part: reading its position in jobs/1" in "\n".join(
+        map(str, render_result(result))
+    )
+    assert positions_of(site) == {0: 3, 1: 2}
+    site.source.failing.clear()
+    assert site.back_up().complete
+    assert positions_of(site) == {0: 3, 1: 3}
+
+
+def test_a_position_that_could_never_be_read_is_none(site: Site) -> None:
+    site.source.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
+    backed_up(site, 1, 2, is_complete=False)
+    assert positions_of(site) == {0: 1, 1: -1}
+    with_share_groups(site.target)
+    outlook = site.plan_restore(groups=["workers"]).outlook
+    assert outlook is not None
+    assert outlook.groups[0].verdict == "no position"
+
+
+def test_a_group_of_the_target_whose_positions_are_read_in_part_is_left_alone(site: Site) -> None:
+    """An undo would not know all of them."""
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    positions = {TopicPartition(topic="jobs", partition=number): 3 for number in range(2)}
+    site.target.groups["workers"] = FakeGroup(kind="share", offsets=dict(positions))
+    site.target.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
+    applied = apply_groups(prepare_groups(site.backup, site.target.admin, GroupsRequest()), site.target.admin)
+    (failure,) = applied.failed
+    assert (failure.group, failure.partitions) == ("workers", (UNREADABLE[1],))
+    assert site.target.groups["workers"].offsets == positions
+    assert applied.share_positions == ()
 
 
 def test_a_group_that_begins_at_the_first_record_does_so_after_a_restore(site: Site) -> None:

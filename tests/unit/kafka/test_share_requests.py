@@ -12,6 +12,7 @@ from offsite.kafka.protocol.share_groups import (
 )
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.range import TopicPartition
 
 ID = UUID(int=7)
 GROUP = GroupOffsets(
@@ -46,6 +47,24 @@ def test_positions_of_an_answer_include_partitions_without_one() -> None:
     (jobs,) = answers["workers"].offsets
     assert list(jobs) == [CommittedOffset(0, 40), CommittedOffset(1, -1)]
     assert answers["hidden"] == GroupAnswer(error_code=30)
+
+
+def test_an_error_of_a_partition_is_of_that_partition_alone() -> None:
+    def partition(out: Encoder, row: tuple[int, int, int]) -> None:
+        out.i32(row[0]).i64(row[1]).i32(0).i16(row[2]).string("why" if row[2] else None).end()
+
+    def topic(out: Encoder, name: str) -> None:
+        out.string(name).uuid(ID).array([(0, 40, 0), (1, -1, 15)], partition).end()
+
+    def group(out: Encoder, name: str) -> None:
+        out.string(name).array(["jobs"], topic).i16(0).string(None).end()
+
+    body = Encoder(flexible=True).i32(0).array(["workers"], group).end().done()
+    answer = describe_positions_request(["workers"]).parse(Decoder(memoryview(body), flexible=True))["workers"]
+    (jobs,) = answer.offsets
+    assert list(jobs) == [CommittedOffset(0, 40), CommittedOffset(1, -1)]
+    assert (answer.error_code, answer.codes) == (0, (15,))
+    assert answer.unread == {TopicPartition(topic="jobs", partition=1): 15}
 
 
 def test_positions_are_set_by_partition_and_removed_by_topic() -> None:

@@ -287,7 +287,8 @@ def _render_undone(result: UndoneGroups) -> Iterator[Line]:
 
 def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:
     for failure in failed:
-        yield f"  group {failure.group} was not changed: {failure.message}"
+        outcome = "may not be as planned" if failure.partitions else "was not changed"
+        yield f"  group {failure.group} {outcome}: {failure.message}"
 
 
 def _render_rest(rows: int) -> Iterator[Line]:

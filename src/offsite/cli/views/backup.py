@@ -90,7 +90,8 @@ def _render_groups(saved: SavedGroups) -> Iterator[Line]:
     if saved.note:
         yield f"  note: {saved.note}"
     for failure in saved.failed:
-        yield f"  group {failure.group} was not read: {failure.message}"
+        how = "read only in part" if failure.partitions else "not read"
+        yield f"  group {failure.group} was {how}: {failure.message}"
 
 
 class OutageLines:

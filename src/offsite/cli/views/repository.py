@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from offsite.cli.output import Line, first_lines, remark_lines
 from offsite.model.head import Head
-from offsite.model.names import amount, named
+from offsite.model.names import amount
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
 
@@ -246,24 +246,10 @@ def hole_lines(holes: Iterable[HoleReport], *, begin: str = "  hole: ") -> Itera
 def render_share_positions(positions: Sequence[SharePositions], *, indent: str = "  ") -> Iterator[Line]:
     """Show from where share groups deliver again, and where they have no position."""
     more = indent + "and {:,} more (-o json has all)"
-    delivering, without = [of for of in positions if of.positions], [of for of in positions if of.without]
-    yield from first_lines(delivering, lambda of: f"{indent}{_delivers(of)}", most=_NAMED_GROUPS_MAX, more=more)
-    yield from first_lines(without, lambda of: f"{indent}{_begins(of)}", most=_NAMED_GROUPS_MAX, more=more)
-
-
-def _delivers(of: SharePositions) -> str:
-    where = [f"{of.topic}/{partition} from {position:,} on" for partition, position in of.positions.items()]
-    what = "what was in flight, done out of order, or done last"
-    return f"DELIVERS AGAIN: {of.group}: {what}: {named(where, most=_NAMED_GROUPS_MAX, of='partitions')}"
-
-
-def _begins(of: SharePositions) -> str:
-    where = named([f"{of.topic}/{partition}" for partition in of.without], most=_NAMED_GROUPS_MAX, of="partitions")
-    source = f" (at the source: {of.reset})" if of.reset else ""
-    return (
-        f"NO POSITION: {of.group} had acknowledged nothing in {where}: it begins there where share.auto.offset.reset "
-        f"of the group says{source}, by default at the end, and then earlier records are never delivered to it"
-    )
+    again = [text for share in positions if (text := share.again())]
+    beginnings = [text for share in positions if (text := share.beginning())]
+    yield from first_lines(again, lambda text: f"{indent}DELIVERS AGAIN: {text}", most=_NAMED_GROUPS_MAX, more=more)
+    yield from first_lines(beginnings, lambda text: f"{indent}NO POSITION: {text}", most=_NAMED_GROUPS_MAX, more=more)
 
 
 def render_kinds(kinds: Iterable[str]) -> str:

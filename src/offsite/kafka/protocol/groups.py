@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, partition_code
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
+from offsite.log.range import TopicPartition
 
 LIST_VERSIONS = (3, 5)
 FETCH_VERSIONS = (6, 8)
@@ -38,10 +39,17 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
-    """A group's part of an answer. `error_code`: the first nonzero code; `offsets`: fetched offsets."""
+    """A group's part of an answer. `error_code`: the first nonzero code; `offsets`: fetched offsets. `unread`: the
+    codes of partitions whose position a share group's coordinator could not read, and nothing else is wrong with."""
 
     error_code: int
     offsets: tuple[TopicOffsets, ...] = ()
+    unread: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The nonzero codes, the one of the whole group first."""
+        return tuple(filter(None, (self.error_code, *self.unread.values())))
 
 
 def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup]]]:

@@ -14,7 +14,8 @@ from offsite.kafka.protocol.broker_errors import NONE, UNKNOWN_TOPIC_OR_PARTITIO
 from offsite.kafka.protocol.groups import GroupAnswer
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets, TopicOffsetsBuilder
+from offsite.log.group_offsets import NO_EPOCH, NO_OFFSET, GroupOffsets, TopicOffsets, TopicOffsetsBuilder
+from offsite.log.range import TopicPartition
 
 SHARE_VERSION = 0
 """Of all three requests."""
@@ -26,7 +27,7 @@ _NOTHING_TO_DELETE = {NONE, UNKNOWN_TOPIC_OR_PARTITION, 69}  # 69: no such group
 
 def describe_positions_request(groups: Sequence[str]) -> Request[Mapping[str, GroupAnswer]]:
     """Request the positions of share groups in all their partitions. Offset -1: the group has the partition, and has
-    not stored a position in it."""
+    not stored a position in it, or its coordinator could not read it."""
 
     def put_group(out: Encoder, group: str) -> None:
         out.string(group).array(None, Encoder.string).end()
@@ -78,15 +79,17 @@ def delete_positions_request(group: GroupOffsets) -> Request[Mapping[str, GroupA
 def _described(answer: Decoder) -> tuple[str, GroupAnswer]:
     group = answer.string()
     topics = answer.array(_positions)
-    codes = [answer.i16(), *(code for _, errors in topics for code in errors)]
+    code = answer.i16()
     answer.nullable_string()
     answer.end()
     offsets = sorted((topic for topic, _ in topics if len(topic)), key=lambda topic: topic.topic)
-    return group, GroupAnswer(error_code=next(filter(None, codes), 0), offsets=tuple(offsets))
+    unread = {partition: error for _, errors in topics for partition, error in errors.items()}
+    return group, GroupAnswer(error_code=code, offsets=tuple(offsets), unread=unread)
 
 
-def _positions(answer: Decoder) -> tuple[TopicOffsets, Sequence[int]]:
-    builder, errors = TopicOffsetsBuilder(answer.string()), []
+def _positions(answer: Decoder) -> tuple[TopicOffsets, Mapping[TopicPartition, int]]:
+    """The positions on a topic, and the error codes of its partitions."""
+    builder, errors = TopicOffsetsBuilder(answer.string()), dict[TopicPartition, int]()
     answer.uuid()
     for _ in range(answer.count()):
         partition, position = answer.i32(), answer.i64()
@@ -95,9 +98,8 @@ def _positions(answer: Decoder) -> tuple[TopicOffsets, Sequence[int]]:
         answer.nullable_string()
         answer.end()
         if code:
-            errors.append(code)
-        else:
-            builder.add(partition, position, NO_EPOCH, "")
+            errors[TopicPartition(topic=builder.topic, partition=partition)] = code
+        builder.add(partition, NO_OFFSET if code else position, NO_EPOCH, "")
     answer.end()
     return builder.build(), errors
 
