@@ -28,6 +28,7 @@ from offsite.serve.site import Site as Coordinator
 from offsite.serve.site import SiteSettings
 from offsite.serve.tokens import TokenFile
 from offsite.stores.posix_store import open_folder
+from tests.fake_cluster.cluster import FakeGroup
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.operator.work.declared import Declared
 from tests.unit.serve.conftest import Connect, FakedClusters, behind_gate
@@ -157,6 +158,28 @@ def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: T
         assert "</main>" in shown(client, f"{BASE}/{path}")
     refused = client.get(f"{BASE}/records?topic=orders", headers=HTML)
     assert (refused.status_code, "format 99" in refused.text) == (503, True)
+
+
+def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(client: TestClient, site: Site) -> None:
+    site.source.has_share_groups = site.source.sets_positions = True
+    site.source.groups["workers"] = FakeGroup(kind="share", reset="latest")
+    site.source.commit_group("workers", "orders", [1, -1])
+    site.back_up()
+    text = shown(client, f"{BASE}/groups")
+    assert "<td>share</td>" in text
+    assert "Delivers again: workers: what was in flight, done out of order, or done last: orders/0 from 1 on" in text
+    assert "No position: workers in orders/1: it begins there where share.auto.offset.reset" in text
+
+
+def test_the_plan_of_a_restore_says_where_groups_go_on(client: TestClient, site: Site) -> None:
+    site.source.has_share_groups = site.source.sets_positions = True
+    site.source.groups["workers"] = FakeGroup(kind="share")
+    site.source.commit_group("workers", "orders", [1])
+    site.back_up()
+    form = {"word": word(client, f"{BASE}/restore"), "target": "target", "groups": "all"}
+    text = client.post(f"{BASE}/restore/plan", data=form, headers=HTML).text
+    assert "delivers again workers: what was in flight" in text
+    assert "Not set: workers: the broker at" in text
 
 
 def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:

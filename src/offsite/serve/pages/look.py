@@ -208,7 +208,8 @@ def groups(request: Request, site: TheSite, backup: BackupName) -> Response:
     report = show_groups(_read(site, backup), groups=ALL_GROUPS)
     rows = [(group, topic) for group in report.groups for topic in group.topics]
     more = max(0, len(rows) - _ROWS_SHOWN)
-    return page(request, "groups.html", backup=backup, found=report, rows=rows[:_ROWS_SHOWN], more=more)
+    shares = [share for group in report.groups for share in group.share_positions]
+    return page(request, "groups.html", backup=backup, found=report, rows=rows[:_ROWS_SHOWN], more=more, shares=shares)
 
 
 @router.get("/backups/{backup}/retention")
