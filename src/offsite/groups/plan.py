@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.translation import (
+    ABOVE,
     BEHIND,
     CLAMPED,
     MATCHES,
@@ -109,6 +110,22 @@ class SharePositions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAgain:
+    """Group `group` had read to `offset` of a partition of the source, and the log of `partition` of `topic` (target
+    name) ends at `end`: the group reads what comes after `end` again."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    end: int
+
+    def __str__(self) -> str:
+        where = f"{self.topic}/{self.partition}"
+        return f"{self.group}: {where} from {self.end:,} on: it had read to {self.offset:,}, but the log ends earlier"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
     """One group. `kind` and `reset` are the source's, `state` the target's."""
 
@@ -182,9 +199,18 @@ class GroupPlan:
 
     def share_positions(self, *, left_out: Collection[str] = ()) -> tuple[SharePositions, ...]:
         """The positions of the share groups that will be set, or are set already, except groups `left_out`."""
-        refused = {*left_out, *(refused_offset.group for refused_offset in self.refused)}
-        moves = (move for move in self.groups if move.kind == SHARE and move.group not in refused)
+        moves = (move for move in self._set(left_out) if move.kind == SHARE)
         return tuple(_share_positions(move, topic.translated) for move in moves for topic in move.topics)
+
+    def reads_again(self, *, left_out: Collection[str] = ()) -> tuple[ReadAgain, ...]:
+        """What groups had read beyond the ends of the target's logs, except groups `left_out`."""
+        return tuple(
+            again for move in self._set(left_out) for topic in move.topics for again in _reads_again(move, topic)
+        )
+
+    def _set(self, left_out: Collection[str]) -> Iterator[GroupMove]:
+        refused = {*left_out, *(refused_offset.group for refused_offset in self.refused)}
+        return (move for move in self.groups if move.group not in refused)
 
 
 def plan_groups(groups: GroupTable, translation: Translation, current: GroupTable) -> GroupPlan:
@@ -241,6 +267,13 @@ def _share_positions(move: GroupMove, translated: TranslatedOffsets) -> SharePos
         without=tuple(partition for partition, _, match in rows if match == NO_POSITION),
         reset=move.reset,
     )
+
+
+def _reads_again(move: GroupMove, topic: TopicMove) -> Iterator[ReadAgain]:
+    moved = topic.translated
+    for row, new, match in zip(moved.source, moved.offsets, moved.matches, strict=True):
+        if match == ABOVE:
+            yield ReadAgain(group=move.group, topic=moved.target, partition=row.partition, offset=row.offset, end=new)
 
 
 def _table(topics: Iterable[tuple[GroupMove, list[TopicOffsets]]]) -> GroupTable:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
-from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset, SharePositions
+from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset, ReadAgain, SharePositions
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, TopicOffsets
@@ -110,6 +110,7 @@ class GroupPlanReport:
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
     share_positions: tuple[SharePositions, ...] = ()
+    reads_again: tuple[ReadAgain, ...] = ()
 
 
 def show_groups(
@@ -145,6 +146,7 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
         earlier=planned.as_of.earlier_commits,
         gone=planned.as_of.gone,
         share_positions=planned.plan.share_positions(),
+        reads_again=planned.plan.reads_again(),
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
-from offsite.groups.plan import GroupPlan, SharePositions, plan_groups
+from offsite.groups.plan import GroupPlan, ReadAgain, SharePositions, plan_groups
 from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import OffsetMapping, SameOffsets, translate
@@ -82,7 +82,8 @@ class AppliedGroups:
     were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
     existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
     the rest; `gone`: groups that are gone, and were not named in full. `kinds`: the kind of every group of the plan.
-    `share_positions`: where the share groups that are set deliver again, and where they have no position."""
+    `share_positions`: where the share groups that are set deliver again, and where they have no position;
+    `reads_again`: what groups that are set had read beyond the ends of the logs."""
 
     change: str
     backup: str
@@ -104,6 +105,7 @@ class AppliedGroups:
     unread_topics: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     share_positions: tuple[SharePositions, ...] = ()
+    reads_again: tuple[ReadAgain, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -185,6 +187,7 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
         unread_topics=tuple(planned.as_of.unread),
         kinds=planned.plan.kinds(),
         share_positions=planned.plan.share_positions(left_out=refused),
+        reads_again=planned.plan.reads_again(left_out=refused),
     )
 
 

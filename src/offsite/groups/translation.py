@@ -35,7 +35,8 @@ position."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
 START, NO_POSITION = _CODES["start"], _CODES["no position"]
-CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
+ABOVE = _CODES["above"]
+CLAMPED = frozenset({_CODES["below"], ABOVE})
 FROM_START = "earliest"
 """The reset of a share group that begins at the first record of a partition without a position."""
 

@@ -75,6 +75,9 @@ def test_the_plan_tells_each_row_and_counts_them() -> None:
     counts = plan.counts()
     assert (counts.offsets, counts.unchanged, counts.to_set) == (4, 1, 2)
     assert (counts.clamped, counts.missing) == (2, 1)
+    (again,) = plan.reads_again()
+    assert str(again) == "g: t-back/1 from 999 on: it had read to 5,000, but the log ends earlier"
+    assert plan.reads_again(left_out=["g"]) == ()
 
 
 def test_what_stands_is_left_alone_and_what_will_be_replaced_is_known() -> None:

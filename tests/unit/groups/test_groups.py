@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from offsite.cli.commands.groups import render_applied
 from offsite.groups.report import report_groups, show_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups, restore_groups
@@ -32,6 +33,7 @@ from tests.batches import FIRST_TIME_MS
 from tests.denied_store import DeniedStore
 from tests.fake_cluster.site import Site
 from tests.faulty_store import FaultyStore
+from tests.shown import shown
 from tests.unit.log.test_group_records import OF, key, value
 
 
@@ -89,6 +91,9 @@ def test_the_same_offsets_are_kept_within_the_log(site: Site) -> None:
     result = applied(site)
     assert (result.offsets_set, result.clamped) == (2, 1)
     assert site.target.committed("readers", "orders") == {0: 3, 1: 0}
+    assert "READS AGAIN: readers: orders/1 from 0 on: it had read to 1, but the log ends earlier" in shown(
+        render_applied(result)
+    )
 
 
 @pytest.mark.parametrize("rules", [["orders=copy", "payments=copy"], ["orders=payments"], ["regex:.*=copy"]])

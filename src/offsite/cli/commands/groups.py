@@ -12,7 +12,7 @@ import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice, remark_lines
-from offsite.cli.views.repository import render_gone, render_kinds, render_share_positions
+from offsite.cli.views.repository import render_gone, render_kinds, render_reads_again, render_share_positions
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
 from offsite.model.names import amount
@@ -220,6 +220,7 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     for topic in report.absent_topics:
         yield f"  topic {topic} is not on the cluster: its offsets are left out"
     yield from render_share_positions(report.share_positions)
+    yield from render_reads_again(report.reads_again)
     yield from remark_lines(report.notes)
     yield from render_gone(report.gone)
     yield from _render_failed(report.failed)
@@ -245,6 +246,7 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
     if result.kinds:
         yield f"  types: {render_kinds(result.kinds.values())}"
     yield from render_share_positions(result.share_positions)
+    yield from render_reads_again(result.reads_again)
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
         yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from offsite.groups.groups_as_of import GoneSince
-    from offsite.groups.plan import SharePositions
+    from offsite.groups.plan import ReadAgain, SharePositions
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
@@ -250,6 +250,14 @@ def render_share_positions(positions: Sequence[SharePositions], *, indent: str =
     beginnings = [text for share in positions if (text := share.beginning())]
     yield from first_lines(again, lambda text: f"{indent}DELIVERS AGAIN: {text}", most=_NAMED_GROUPS_MAX, more=more)
     yield from first_lines(beginnings, lambda text: f"{indent}NO POSITION: {text}", most=_NAMED_GROUPS_MAX, more=more)
+
+
+def render_reads_again(reads_again: Sequence[ReadAgain], *, indent: str = "  ") -> Iterator[Line]:
+    """Show what groups had read beyond the ends of the logs."""
+    more = indent + "and {:,} more (-o json has all)"
+    yield from first_lines(
+        reads_again, lambda again: f"{indent}READS AGAIN: {again}", most=_NAMED_GROUPS_MAX, more=more
+    )
 
 
 def render_kinds(kinds: Iterable[str]) -> str:
