@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from pathlib import Path
 
 from offsite.sandbox.jars import cache_folder, run_tool
-from offsite.sandbox.java import QUICK_START, find_java
+from offsite.sandbox.java import QUICK_START
 from offsite.sandbox.versions import kafka_jars
-from tests.fetched_tools import NoTool
+from tests.java_program import java_program
 
 _LIMIT_S = 120
 _FEATURES, _CONFIGS = "org.apache.kafka.tools.FeatureCommand", "kafka.admin.ConfigCommand"
@@ -44,18 +43,5 @@ def jobs_done(
 @functools.cache
 def _command() -> list[str]:
     """Raises `NoTool` where there is no compiler of Java."""
-    java = find_java()
-    compiler = java.launcher.resolve().with_name("javac")
-    if not compiler.exists():
-        raise NoTool(f"{compiler} is not there: a JDK is needed")
-    path = ":".join(str(cache_folder() / jar.file_name) for jar in kafka_jars())
-    return [str(java.launcher), *QUICK_START, "-Xmx128m", "-cp", f"{_compiled(compiler, path).name}:{path}", "Jobs"]
-
-
-@functools.cache
-def _compiled(compiler: Path, path: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="offsite-jobs-classes-")
-    command = [str(compiler), "-proc:none", "-cp", path, "-d", folder.name, str(Path(__file__).with_name("Jobs.java"))]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return folder
+    jars = [cache_folder() / jar.file_name for jar in kafka_jars()]
+    return java_program(Path(__file__).with_name("Jobs.java"), jars, [*QUICK_START, "-Xmx128m"])

@@ -25,10 +25,11 @@ from offsite.demo.data import ReadRecord, read_topic
 from offsite.engine.local.jvm import spark_home
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox.jars import cache_folder
-from offsite.sandbox.java import LONG_RUN, find_java
+from offsite.sandbox.java import LONG_RUN
 from offsite.sandbox.versions import KAFKA_VERSION, Jar, kafka_jars
-from tests.fetched_tools import NoTool, maven_jars
+from tests.fetched_tools import maven_jars
 from tests.integration.kafka.cluster import Cluster, wait_until
+from tests.java_program import java_program
 
 _STREAMS = Jar(
     group="org.apache.kafka",
@@ -180,25 +181,10 @@ def _settings(counts: Counts, folder: str) -> Mapping[str, object]:
 @functools.cache
 def _command() -> list[str]:
     """Raises `NoTool` where there is no compiler of Java, or a jar cannot be had."""
-    java = find_java()
-    compiler = java.launcher.resolve().with_name("javac")
-    if not compiler.exists():
-        raise NoTool(f"{compiler} is not there: a JDK is needed")
     streams = maven_jars(f"streams-{KAFKA_VERSION}", (_STREAMS,)) / _STREAMS.file_name
     jars = [streams, *(cache_folder() / each.file_name for each in kafka_jars())]
-    path = ":".join(map(str, [*jars, *(spark_home() / "jars").glob("rocksdbjni-*.jar")]))
-    classes = _compiled(compiler, path).name
-    return [str(java.launcher), *LONG_RUN, "-Xmx256m", "-cp", f"{classes}:{path}", "Counts"]
-
-
-@functools.cache
-def _compiled(compiler: Path, path: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="offsite-streams-classes-")
-    source = Path(__file__).with_name("Counts.java")
-    command = [str(compiler), "-proc:none", "-cp", path, "-d", folder.name, str(source)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return folder
+    jars += (spark_home() / "jars").glob("rocksdbjni-*.jar")
+    return java_program(Path(__file__).with_name("Counts.java"), jars, [*LONG_RUN, "-Xmx256m"])
 
 
 def _is_done(counts: Counts, name: str) -> bool:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.sandbox.jars import cache_folder
-from offsite.sandbox.java import LONG_RUN, find_java
+from offsite.sandbox.java import LONG_RUN
 from offsite.sandbox.versions import Jar, kafka_jars
-from tests.fetched_tools import NoTool, maven_jars
+from tests.fetched_tools import maven_jars
+from tests.java_program import java_program
 
 _STREAMS = {
     "4.1.1": "e554318dbc2b07461f714be32bb324744ba993eb7a49f938792beff577d7044b",
@@ -86,22 +87,8 @@ class PassesProcess:
 @functools.cache
 def _command(version: str) -> list[str]:
     """Raises `NoTool` where there is no compiler of Java, or a jar cannot be had."""
-    java = find_java()
-    compiler = java.launcher.resolve().with_name("javac")
-    if not compiler.exists():
-        raise NoTool(f"{compiler} is not there: a JDK is needed")
     jar = Jar(group="org.apache.kafka", artifact="kafka-streams", version=version, sha256=_STREAMS[version])
     streams = maven_jars(f"streams-{version}", (jar,)) / jar.file_name
     kafka = cache_folder(version)
-    path = ":".join(map(str, [streams, *(kafka / kafka_jar.file_name for kafka_jar in kafka_jars(version))]))
-    return [str(java.launcher), *LONG_RUN, "-Xmx256m", "-cp", f"{_compiled(compiler, path).name}:{path}", "Passes"]
-
-
-@functools.cache
-def _compiled(compiler: Path, path: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="offsite-passes-classes-")
-    source = Path(__file__).with_name("Passes.java")
-    command = [str(compiler), "-proc:none", "-cp", path, "-d", folder.name, str(source)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return folder
+    jars = [streams, *(kafka / kafka_jar.file_name for kafka_jar in kafka_jars(version))]
+    return java_program(Path(__file__).with_name("Passes.java"), jars, [*LONG_RUN, "-Xmx256m"])
