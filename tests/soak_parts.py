@@ -68,6 +68,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     ),
     "spark-cluster-kills": (f"{_PIPELINE}/test_cluster_soak.py",),
     "versions": (f"{_VERSIONS}/",),
+    "versions-groups": (f"{_VERSIONS}/test_reading_groups.py",),
     "versions-share-groups": (f"{_VERSIONS}/test_share_groups.py",),
     "versions-streams-groups": (f"{_VERSIONS}/test_streams_groups.py",),
     "worlds": ("tests/worlds/",),
