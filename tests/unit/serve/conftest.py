@@ -47,8 +47,9 @@ class FakedClusters(Coordinator):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A source with a topic of two partitions, backed up once."""
+    """A source with a topic of two partitions, backed up once. Its brokers have share groups, those of the target not."""
     with open_site(tmp_path) as opened:
+        opened.source.has_share_groups = opened.source.sets_positions = True
         opened.source.make_topic("orders", partitions=2)
         opened.source.write("orders", [b"a", b"b"])
         opened.back_up("orders*")

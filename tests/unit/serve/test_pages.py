@@ -161,7 +161,6 @@ def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: T
 
 
 def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(client: TestClient, site: Site) -> None:
-    site.source.has_share_groups = site.source.sets_positions = True
     site.source.groups["workers"] = FakeGroup(kind="share", reset="latest")
     site.source.commit_group("workers", "orders", [1, -1])
     site.back_up()
@@ -172,7 +171,6 @@ def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(
 
 
 def test_the_plan_of_a_restore_says_where_groups_go_on(client: TestClient, site: Site) -> None:
-    site.source.has_share_groups = site.source.sets_positions = True
     site.source.groups["workers"] = FakeGroup(kind="share")
     site.source.commit_group("workers", "orders", [1])
     site.back_up()
