@@ -11,7 +11,7 @@ from offsite.sandbox.java import QUICK_START
 from offsite.sandbox.versions import kafka_jars
 from tests.java_program import java_program
 
-_LIMIT_S = 120
+_LIMIT_S, _IDLE_S = 180, 12
 _FEATURES, _CONFIGS = "org.apache.kafka.tools.FeatureCommand", "kafka.admin.ConfigCommand"
 
 
@@ -30,11 +30,11 @@ def set_reset(bootstrap: str, group: str, reset: str) -> None:
 
 
 def jobs_done(
-    bootstrap: str, group: str, topic: str, *, most: int = 1_000_000, idle_s: int = 6, only_odd: bool = False
+    bootstrap: str, group: str, topic: str, *, most: int = 1_000_000, first_s: int = 60, only_odd: bool = False
 ) -> list[str]:
-    """The values of the jobs that a member did, until it had done `most`, or had none for `idle_s`. `only_odd`: it gave
-    those at even offsets back."""
-    arguments = [bootstrap, group, topic, str(most), str(idle_s), "odd" if only_odd else "all"]
+    """The values of the jobs that a member did, until it had done `most`, had none for a while, or had not had the
+    first after `first_s`. `only_odd`: it gave those at even offsets back."""
+    arguments = [bootstrap, group, topic, str(most), str(first_s), str(_IDLE_S), "odd" if only_odd else "all"]
     done = subprocess.run([*_command(), *arguments], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     return [line.removeprefix("DONE ") for line in done.stdout.splitlines() if line.startswith("DONE ")]

@@ -17,8 +17,9 @@ KAFKA_VERSION = "4.1.1"
 """The default version of the sandbox."""
 KNOWN_VERSIONS = ("2.7.2", "2.8.2", "3.9.1", "4.1.1", "4.2.0", "4.2.2", "4.3.1", "4.4.0")
 """2.7.2: the last without topic ids; 2.8.2: ids, but no API that describes transactions; 3.9.1: the last 3; 4.1.1: the
-last that refuses a streams application whose group was committed before; 4.2.0: converts such a group, and 4.2.2 also
-after a reload (KAFKA-20254); 4.4.0: limits what a request holds."""
+last that refuses a streams application whose group was committed before; 4.2.0: converts such a group, and cannot load
+it again after a compaction (KAFKA-20254); 4.2.2: can; 4.3.1: is told from 4.2 by its APIs; 4.4.0: limits what a request
+holds, and has its feature levels in the metadata log."""
 
 _LEVELS_IN_METADATA_LOG = (4, 4)
 # Brokers of 2 were made for Java 8 to 15 and look into these packages (compressors, direct buffers).

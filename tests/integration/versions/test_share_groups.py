@@ -40,6 +40,7 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
+SETS_POSITIONS = (4, 2)
 VERSIONS = tuple(version for version in KNOWN_VERSIONS if _number(version) >= (4, 1))
 
 
@@ -53,10 +54,11 @@ class Shared:
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     version: str = request.param
     with running(tmp_path_factory.mktemp(version), SandboxSettings(kafka_version=version)) as (_, info):
-        enable_share_groups(info.bootstrap)
+        if _number(version) < SETS_POSITIONS:
+            enable_share_groups(info.bootstrap)
         cluster = Cluster(info.bootstrap)
         await_coordinator(cluster)
-        yield Shared(cluster=cluster, sets_positions=_number(version) >= (4, 2))
+        yield Shared(cluster=cluster, sets_positions=_number(version) >= SETS_POSITIONS)
 
 
 @pytest.fixture
@@ -160,7 +162,13 @@ def test_a_group_that_had_acknowledged_nothing_is_named(kafka: Shared, site: Gro
     """Its member had joined, and was given nothing: where it began is in the memory of a broker alone."""
     topic, group = site.source.make_topic(partitions=2), new_group()
     site.site.produce(topic, numbered(20))
-    assert jobs_done(site.source.bootstrap, group, topic, idle_s=2) == []
+
+    def has_joined() -> bool:
+        assert jobs_done(site.source.bootstrap, group, topic, first_s=5) == []
+        listed = [listed for listed in site.source.admin.groups.list() if listed.group == group]
+        return any(shared.topics for shared in site.source.admin.groups.offsets(listed).groups.values())
+
+    wait_until(has_joined, limit_s=120)
     site.back_up(topic)
     planned = prepare_groups(site.site.backup, site.target.admin, GroupsRequest(groups=GroupPatterns(include=(group,))))
     report = report_groups(planned)

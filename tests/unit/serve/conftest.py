@@ -47,7 +47,7 @@ class FakedClusters(Coordinator):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A source with a topic of two partitions, backed up once. Its brokers have share groups, those of the target not."""
+    """A source with a topic of two partitions, backed up once. It has share groups, and the target has not."""
     with open_site(tmp_path) as opened:
         opened.source.has_share_groups = opened.source.sets_positions = True
         opened.source.make_topic("orders", partitions=2)
