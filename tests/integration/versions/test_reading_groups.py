@@ -101,9 +101,9 @@ def test_an_application_goes_on_after_a_restore(kafka: Versioned, tmp_path: Path
     kind = protocol if kafka.version >= _TELLS_KINDS else ""
     shown = show_groups(site.site.backup, groups=GroupPatterns(include=(group,))).groups
     assert [shown_group.kind for shown_group in shown] == [kind]
+    delete_group(cluster, group)  # with its topic it goes by itself, sooner or later
     cluster.admin.delete_topics([topic])
     wait_until(lambda: topic not in cluster.admin.topics())
-    delete_group(cluster, group)
     request = RestoreRequest(
         selection=parse_selection([topic]), offsets=offsets, groups=GroupPatterns(include=(group,))
     )
