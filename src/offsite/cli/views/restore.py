@@ -172,7 +172,7 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
     for failure in outlook.unsettable[:_GROUPS_MAX]:
         yield f"    NOT SET: {failure.group}: {failure.message}"
     if len(outlook.unsettable) > _GROUPS_MAX:
-        yield f"    and {len(outlook.unsettable) - _GROUPS_MAX:,} more share groups (-o json has all)"
+        yield f"    and {amount(len(outlook.unsettable) - _GROUPS_MAX, 'more share group')} (-o json has all)"
     yield from remark_lines(outlook.notes, indent="    ")
     yield from render_gone(outlook.gone)
 
