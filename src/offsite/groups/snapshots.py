@@ -2,19 +2,29 @@
 
 A snapshot equal to the previous one is not stored again. A bad read never replaces a good one: a group without an
 answer keeps its previous offsets, and so do groups on a topic that was not seen; an empty list where groups existed
-changes nothing. A group that is gone although its topic exists is recorded by name.
+changes nothing. Brokers tell a share group's position that they failed to read as none, without an error: the previous
+position stays. A group that is gone although its topic exists is recorded by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
-from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, restrict_to_topics
+from offsite.log.group_offsets import (
+    NO_OFFSET,
+    SHARE,
+    GroupOffsets,
+    GroupTable,
+    TopicOffsets,
+    offset_count,
+    restrict_to_topics,
+)
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.names import named
 from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
@@ -29,6 +39,8 @@ from offsite.repository.state import BackupState
 
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 """A possible answer of a coordinator for an unknown group."""
+_NAMED_MAX = 12
+"""Positions named in one sentence."""
 GONE_MAX = 1_000
 """Recorded groups that are gone, the newest first: some 80 KB in a snapshot at most."""
 
@@ -103,6 +115,8 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     fetched_groups = restrict_to_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
     failed = (*fetched.failed, *_unlisted(fetched, former.groups, patterns))
     groups = _with_former(fetched_groups, former.groups, failed)
+    groups, kept = _with_known_positions(groups, former.groups)
+    note = "; ".join(filter(None, (note, _kept_note(kept))))
     groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
     if former.groups and not groups:
         note = (
@@ -177,6 +191,42 @@ def _patched(topic: TopicOffsets, former: TopicOffsets | None, partitions: Colle
         for row in topic
     )
     return TopicOffsets.of(topic.topic, rows, topic_id=topic.topic_id)
+
+
+def _with_known_positions(groups: GroupTable, former: GroupTable) -> tuple[GroupTable, Sequence[str]]:
+    """`groups` with the positions of `former` where share groups are told to have none now, and those positions in
+    words. A group that was made anew under its name keeps the earlier position until it stores one."""
+    lost = {
+        name: _lost_positions(group, former[name])
+        for name, group in groups.items()
+        if group.kind == SHARE and name in former and former[name].kind == SHARE
+    }
+    patched = {
+        name: _with_former_positions(groups[name], former[name], partitions)
+        for name, partitions in lost.items()
+        if partitions
+    }
+    return {**groups, **patched}, [f"{name} on {partition}" for name in patched for partition in lost[name]]
+
+
+def _lost_positions(group: GroupOffsets, former: GroupOffsets) -> Sequence[TopicPartition]:
+    """The partitions in which `former` had a position, and `group` has none."""
+    earlier = {incarnation_of(topic): topic.by_partition() for topic in former.topics}
+    return [
+        TopicPartition(topic=topic.topic, partition=row.partition)
+        for topic in group.topics
+        for row in topic
+        if row.offset == NO_OFFSET and earlier.get(incarnation_of(topic), {}).get(row.partition, NO_OFFSET) != NO_OFFSET
+    ]
+
+
+def _kept_note(kept: Sequence[str]) -> str:
+    if not kept:
+        return ""
+    return (
+        f"brokers tell no position of share groups any more ({named(kept, most=_NAMED_MAX)}): the positions of the "
+        "previous snapshot were kept"
+    )
 
 
 def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:

@@ -256,6 +256,21 @@ def test_a_position_that_cannot_be_read_stays_as_it_was_and_is_named(site: Site)
     assert positions_of(site) == {0: 3, 1: 3}
 
 
+def test_a_position_that_brokers_fail_to_read_without_an_error_stays_as_it_was(site: Site) -> None:
+    """Kafka's coordinator answers -1 without an error where the state of a share-partition cannot be read. Jobs were
+    never delivered after a restore: the group had no position, and began at the end."""
+    backed_up(site, 1, 2)
+    site.source.commit_group("workers", "jobs", [3, -1])
+    result = site.back_up()
+    assert result.groups is not None
+    assert positions_of(site) == {0: 3, 1: 2}
+    assert "brokers tell no position of share groups any more (workers on jobs/1)" in result.groups.note
+    site.source.commit_group("workers", "jobs", [3, 3])
+    result = site.back_up()
+    assert result.groups is not None
+    assert (positions_of(site), result.groups.note) == ({0: 3, 1: 3}, "")
+
+
 def test_a_position_that_could_never_be_read_is_none(site: Site) -> None:
     site.source.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
     backed_up(site, 1, 2, is_complete=False)
