@@ -138,7 +138,8 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
 def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPatterns) -> Iterator[GroupFailure]:
     """The previous groups that no broker lists, and whose coordinators do not report an empty group: lists leave out
     groups that may not be described, and groups that move to another coordinator meanwhile."""
-    failed = {failure.group for failure in fetched.failed}
+    yield from _untold(fetched, former)
+    failed = {failure.group for failure in fetched.failed} | {group.group for group in fetched.not_carried}
     missing = patterns.select(former.keys() - fetched.groups.keys() - failed)
     if not missing or fetched.ask_again is None:
         return
@@ -152,12 +153,26 @@ def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPattern
         )
         return
     yield from (failure for failure in answer.failed if failure.error != _NO_GROUP)
+    yield from _untold(answer, former)
     for name, group in answer.groups.items():
         if group.topics:
             yield GroupFailure(
                 group=name,
                 error="NOT_LISTED",
                 message="brokers did not list the group, but the group has offsets",
+                kind=group.kind,
+            )
+
+
+def _untold(fetched: FetchedGroups, former: GroupTable) -> Iterator[GroupFailure]:
+    """The share groups of the previous snapshot whose positions the answering broker has no request for: brokers of two
+    releases serve a cluster while it is upgraded."""
+    for group in fetched.not_carried:
+        if group.group in former and group.group not in fetched.groups:
+            yield GroupFailure(
+                group=group.group,
+                error="NOT_TOLD",
+                message="a broker without requests about share groups answered: the earlier positions were kept",
                 kind=group.kind,
             )
 

@@ -21,6 +21,7 @@ from offsite.kafka.groups import GroupClient
 from offsite.kafka.protocol.request import Api
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import PartitionId, TopicPartition
+from offsite.model.errors import KafkaTooOld
 from offsite.model.selection import ALL_GROUPS, parse_groups
 from offsite.model.units import format_time
 from offsite.restore.plan_report import report_plan
@@ -269,6 +270,19 @@ def test_a_position_that_brokers_fail_to_read_without_an_error_stays_as_it_was(s
     result = site.back_up()
     assert result.groups is not None
     assert (positions_of(site), result.groups.note) == ({0: 3, 1: 3}, "")
+
+
+def test_positions_stay_while_a_broker_of_an_earlier_release_answers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group counted as gone, and a restore of all groups left it out without a word."""
+    backed_up(site, 1, 2)
+    monkeypatch.setattr(GroupClient, "_not_offered", lambda *_: KafkaTooOld("no such request"))
+    result = site.back_up()
+    assert result.groups is not None
+    assert [(failure.group, failure.error) for failure in result.groups.failed] == [("workers", "NOT_TOLD")]
+    assert positions_of(site) == {0: 1, 1: 2}
+    assert show_groups(site.backup, groups=ALL_GROUPS).gone == ()
 
 
 def test_a_position_that_could_never_be_read_is_none(site: Site) -> None:
