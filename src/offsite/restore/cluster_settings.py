@@ -30,8 +30,17 @@ from offsite.stores.store import Store
 ACLS, QUOTAS = "acls", "quotas"
 PARTS = (ACLS, QUOTAS, GROUPS, BROKERS)
 _HINT = "grant the principal Describe and Alter on the cluster, or restore without cluster settings: --metadata none"
-_BY_HAND = ("log.retention.", "log.cleanup.policy", "leader.replication.throttled", "follower.replication.throttled")
-"""Settings of all brokers that a restore never sets: they would delete restored records, or name a passing state."""
+_BY_HAND = (
+    "log.retention.",
+    "log.cleanup.policy",
+    "leader.replication.throttled",
+    "follower.replication.throttled",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+)
+"""Settings of all brokers that a restore never sets: they would delete restored records, name a passing state, or, with
+fewer brokers than at the source, stop all writers of the target, even the offsets of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,7 @@ class LimitChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     """One setting of a group, or of all brokers (`name` empty): the value on the target (None: not set), and the value
-    in the backup. `by_hand`: a restore does not set it."""
+    in the backup. `by_hand`: a restore does not set it. Only a forged backup names one broker."""
 
     kind: str
     name: str
@@ -60,7 +69,7 @@ class ConfigChange:
     by_hand: bool = False
 
     def __str__(self) -> str:
-        whose = f"group {self.name}" if self.kind == GROUPS else "all brokers"
+        whose = str(ResourceConfigs(kind=self.kind, name=self.name, configs=()))
         hand = ", by hand: a restore does not set it" if self.by_hand else ""
         return f"{whose}: {self.setting} {'not set' if self.now is None else self.now} → {self.then}{hand}"
 
@@ -132,10 +141,10 @@ def plan_metadata(
 def _config_changes(stored: Sequence[ResourceConfigs], current: Sequence[ResourceConfigs]) -> Iterator[ConfigChange]:
     target = {(of.kind, of.name, name): value for of in current for name, value in of.configs}
     for of in stored:
-        for name, value in of.configs:
+        for name, value in of.configs if of.kind in {GROUPS, BROKERS} else ():
             now = target.get((of.kind, of.name, name))
             if now != value:
-                by_hand = of.kind == BROKERS and name.startswith(_BY_HAND)
+                by_hand = of.kind == BROKERS and (bool(of.name) or name.startswith(_BY_HAND))
                 yield ConfigChange(kind=of.kind, name=of.name, setting=name, now=now, then=value, by_hand=by_hand)
 
 

@@ -14,6 +14,7 @@ from offsite.model.cluster_settings import ClusterSettings, ResourceConfigs
 from offsite.model.errors import KafkaUnreachable
 from offsite.overview.contents import show_backup
 from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
+from offsite.restore.cluster_settings import _config_changes
 from offsite.restore.plan_report import report_plan
 from tests.fake_cluster.cluster import OF_ALL_BROKERS, OF_THE_BROKER, THE_CLUSTER, FakeGroup
 from tests.fake_cluster.site import Site
@@ -132,3 +133,27 @@ def test_settings_of_groups_and_of_all_brokers_are_kept_shown_and_set(rich: Site
     assert applied.configs == 2
     assert [refused.partition(": ")[0] for refused in applied.refused] == ["all brokers"]
     assert "2 settings of groups and brokers" in shown(render_applied(applied))
+
+
+HARMFUL = ("min.insync.replicas", "replica.alter.log.dirs.io.max.bytes.per.second", "unclean.leader.election.enable")
+
+
+def test_what_would_stop_the_writers_of_the_target_or_lose_records_is_listed_for_a_person(rich: Site) -> None:
+    """min.insync.replicas of three brokers, set on one, stopped all writers there, and the offsets of groups too."""
+    rich.source.dynamic[OF_ALL_BROKERS] = ["log.cleaner.threads", *HARMFUL]
+    rich.back_up("orders")
+    planned = rich.plan_restore().metadata
+    assert tuple(change.setting for change in planned.configs if change.by_hand) == HARMFUL
+    assert "settings of all brokers to set: 1, not set (add --metadata brokers)" in shown(render_metadata_plan(planned))
+    rich.restore(metadata="all")
+    assert rich.target.set_configs[BROKER, ""] == {"log.cleaner.threads": "1"}
+
+
+def test_a_setting_of_one_broker_in_a_forged_backup_is_named_as_such_and_not_set() -> None:
+    """No backup holds one. The plan said "all brokers", and the restore set it on that broker."""
+    forged = [ResourceConfigs(kind="brokers", name="1", configs=(("listeners", "PLAINTEXT://:9092"),))]
+    (change,) = _config_changes(forged, ())
+    assert change.by_hand
+    assert str(change).startswith("broker 1: listeners not set → PLAINTEXT://:9092, by hand")
+    of_no_kind = [ResourceConfigs(kind="acls", name="", configs=(("a", "b"),))]
+    assert list(_config_changes(of_no_kind, ())) == []  # it ended restores with a KeyError after all records

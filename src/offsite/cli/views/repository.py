@@ -150,7 +150,9 @@ def render_metadata_plan(plan: MetadataPlan) -> Iterator[Line]:
     yield from _render_change("ACLs to add", "acls", plan, plan.acls)
     yield from _render_change("client quotas to set", "quotas", plan, plan.limits)
     for kind, title in {"groups": "settings of groups to set", "brokers": "settings of all brokers to set"}.items():
-        yield from _render_change(title, kind, plan, [change for change in plan.configs if change.kind == kind])
+        changes = [change for change in plan.configs if change.kind == kind]
+        yield from _render_change(title, kind, plan, [change for change in changes if not change.by_hand])
+        yield from (f"    {change}" for change in changes if change.by_hand)
     if plan.users_by_hand:
         yield "  create these users by hand, a backup has no passwords:"
     for user in plan.users_by_hand:
