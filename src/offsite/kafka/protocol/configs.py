@@ -37,7 +37,8 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A setting. `synonyms`: value (None: a secret) and source at every level, the effective level first."""
+    """A setting. `synonyms`: value and source at every level, the effective level first. A secret has no value, even
+    from a broker that tells it."""
 
     name: str
     value: str | None
@@ -175,8 +176,8 @@ def _entry(answer: Decoder) -> _Entry:
     name, value = answer.string(), answer.nullable_string()
     answer.boolean()  # read only
     source = answer.i8()
-    answer.boolean()  # sensitive
-    return _Entry(name=name, value=value, source=source, synonyms=answer.array(_synonym))
+    is_secret = answer.boolean()
+    return _Entry(name=name, value=None if is_secret else value, source=source, synonyms=answer.array(_synonym))
 
 
 def _synonym(answer: Decoder) -> tuple[str | None, int]:
