@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from offsite.kafka.protocol.groups import GroupAnswer
@@ -11,7 +12,7 @@ from offsite.kafka.protocol.share_groups import (
     describe_positions_request,
 )
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, restrict_to_topics
 from offsite.log.range import TopicPartition
 
 ID = UUID(int=7)
@@ -46,6 +47,7 @@ def test_positions_of_an_answer_include_partitions_without_one() -> None:
     answers = describe_positions_request(["workers", "hidden"]).parse(Decoder(memoryview(body), flexible=True))
     (jobs,) = answers["workers"].offsets
     assert list(jobs) == [CommittedOffset(0, 40), CommittedOffset(1, -1)]
+    assert restrict_to_topics({"workers": replace(GROUP, topics=(jobs,))}, {"jobs": str(UUID(int=8))}) == {}
     assert answers["hidden"] == GroupAnswer(error_code=30)
 
 

@@ -9,6 +9,7 @@ position with an acknowledgement, as it was before. Positions have no metadata a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from offsite.kafka.protocol.broker_errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.groups import GroupAnswer
@@ -88,9 +89,10 @@ def _described(answer: Decoder) -> tuple[str, GroupAnswer]:
 
 
 def _positions(answer: Decoder) -> tuple[TopicOffsets, Mapping[TopicPartition, int]]:
-    """The positions on a topic, and the error codes of its partitions."""
+    """The positions on a topic, and the error codes of its partitions. The positions have the id of the topic: a topic
+    that is made anew meanwhile has other records."""
     builder, errors = TopicOffsetsBuilder(answer.string()), dict[TopicPartition, int]()
-    answer.uuid()
+    topic_id = answer.uuid()
     for _ in range(answer.count()):
         partition, position = answer.i32(), answer.i64()
         answer.i32()  # leader epoch
@@ -101,7 +103,7 @@ def _positions(answer: Decoder) -> tuple[TopicOffsets, Mapping[TopicPartition, i
             errors[TopicPartition(topic=builder.topic, partition=partition)] = code
         builder.add(partition, NO_OFFSET if code else position, NO_EPOCH, "")
     answer.end()
-    return builder.build(), errors
+    return replace(builder.build(), topic_id=str(topic_id) if topic_id.int else ""), errors
 
 
 def _altered(answer: Decoder) -> Sequence[int]:
