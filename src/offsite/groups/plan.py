@@ -55,8 +55,8 @@ class PlannedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMove:
     """One group on one topic. `current`: the group's commits on the target; `changes`: the offsets to commit; `before`:
-    the present commits in the changed partitions, with offset -1 for none; all positions of a share group, because its
-    positions on a topic are only removed together."""
+    the present commits in the changed partitions, with offset -1 for none; all positions of a share group if one of
+    them has to be removed, because its positions on a topic are only removed together."""
 
     translated: TranslatedOffsets
     current: TopicOffsets
@@ -251,11 +251,11 @@ def _topic(translated: TranslatedOffsets, current: TopicOffsets, *, together: bo
         changes.add(row.partition, new, NO_EPOCH, row.metadata)
         before.add(*(now or CommittedOffset(row.partition, NO_OFFSET)))
     changed = changes.build()
-    going = set(changed.partitions)
-    for row in current if together and going else ():
-        if row.partition not in going:
-            before.add(*row)
-    return TopicMove(translated=translated, current=current, changes=changed, before=before.build())
+    going, earlier = set(changed.partitions), before.build()
+    if together and NO_OFFSET in earlier.offsets:
+        others = [row for row in current if row.partition not in going]
+        earlier = TopicOffsets.of(translated.target, [*earlier, *others])
+    return TopicMove(translated=translated, current=current, changes=changed, before=earlier)
 
 
 def _share_positions(move: GroupMove, translated: TranslatedOffsets) -> SharePositions:

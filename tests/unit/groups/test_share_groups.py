@@ -102,6 +102,12 @@ def test_an_undo_knows_all_positions_on_a_topic_because_they_are_removed_togethe
     assert planned(share(40), 40, 30).before() == {}
 
 
+def test_an_undo_that_removes_nothing_knows_only_what_changes() -> None:
+    """It set the other positions of the topic back too, and jobs done since were delivered again."""
+    plan = planned(share(40, 50, 60), 40, 30, 60)
+    assert [list(topic) for topic in plan.before()["workers"].topics] == [[CommittedOffset(1, 30)]]
+
+
 def backed_up(site: Site, *positions: int, reset: str = "latest", is_complete: bool = True, **options: Any) -> None:
     """A share group on two partitions of three records, with positions; -1 for none."""
     site.source.has_share_groups = site.source.sets_positions = True
