@@ -194,6 +194,10 @@ _NOT_SET = (
     "the brokers set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group "
     "begin at the first record, with share.auto.offset.reset=earliest"
 )
+_OTHER_POSITION = (
+    "after its positions were set, brokers tell other ones, or none, as they do where they cannot read them: run the "
+    "same command again"
+)
 _NAMED_MAX = 12
 """Partitions named in one failure."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
@@ -316,9 +320,7 @@ class GroupClient:
         listed = [ListedGroup(group=name, kind=SHARE, state="") for name in share_groups]
         if failed := self._positions(listed).failed:
             return failed
-        with self._router.lease_any() as connection:
-            sets = connection.has_version(Api.DESCRIBE_SHARE_GROUP_OFFSETS, SETTING_VERSION)
-        return () if sets else _all_failed(share_groups, "NOT_SET", _NOT_SET)
+        return () if self._sets_positions() else _all_failed(share_groups, "NOT_SET", _NOT_SET)
 
     def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Remove every group's commits on the given partitions, and all positions of a share group on the given topics.
@@ -363,13 +365,20 @@ class GroupClient:
         settings = {name: values for answer in answers for name, values in answer.items()}
         return {name: values[_RESET] for name, values in settings.items() if _RESET in values}
 
+    def _sets_positions(self) -> bool:
+        with self._router.lease_any() as connection:
+            return connection.has_version(Api.DESCRIBE_SHARE_GROUP_OFFSETS, SETTING_VERSION)
+
     def _set_positions(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Set the positions of share groups, and read them again: brokers of 4.1 set none, and report no error."""
+        if not groups:
+            return ()
         failed = self._change(groups, Api.ALTER_SHARE_GROUP_OFFSETS, alter_positions_request, "setting positions")
         changed = groups.keys() - {failure.group for failure in failed}
         answers = self._coordinators.ask(sorted(changed), describe_positions_request, per_request=FETCH_GROUPS_MAX)
+        message = _OTHER_POSITION if self._sets_positions() else _NOT_SET
         unset = (
-            GroupFailure(group=name, error="NOT_SET", message=_NOT_SET, kind=SHARE)
+            GroupFailure(group=name, error="NOT_SET", message=message, kind=SHARE)
             for name, answer in answers.items()
             if not answer.codes and not _positions_of(groups[name]) <= _positions_of(answer)
         )

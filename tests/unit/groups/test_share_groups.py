@@ -196,8 +196,23 @@ def test_positions_are_read_again_after_they_are_set(site: Site, monkeypatch: py
     monkeypatch.setattr(GroupClient, "unsettable", lambda *_: ())
     planned = prepare_groups(site.backup, site.target.admin, GroupsRequest())
     site.target.sets_positions = False
-    (failure,) = apply_groups(planned, site.target.admin).failed
+    applied = apply_groups(planned, site.target.admin)
+    (failure,) = applied.failed
     assert (failure.group, failure.error) == ("workers", "NOT_SET")
+    text = "\n".join(map(str, render_applied(applied)))
+    assert "  types: 1 classic\n" in text  # those that are set
+
+
+def test_positions_that_brokers_cannot_read_after_they_were_set_are_no_fault_of_their_release(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest(groups=parse_groups(["workers"])))
+    monkeypatch.setattr(GroupClient, "_change", lambda *_: ())
+    (failure,) = apply_groups(planned, site.target.admin).failed
+    assert failure.message.startswith("after its positions were set, brokers tell other ones, or none")
 
 
 def test_an_older_cluster_is_told_by_the_name_of_the_request(site: Site) -> None:

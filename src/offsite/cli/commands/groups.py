@@ -243,8 +243,9 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
         f"{amount(result.groups, 'group is', 'groups are')} set: {amount(result.offsets_set, 'offset')} set, "
         f"{result.unchanged:,} already set"
     )
-    if result.kinds:
-        yield f"  types: {render_kinds(result.kinds.values())}"
+    left_alone = {failure.group for failure in result.failed} | {refused.group for refused in result.refused}
+    if kinds := [kind for group, kind in result.kinds.items() if group not in left_alone]:
+        yield f"  types: {render_kinds(kinds)}"
     yield from render_share_positions(result.share_positions)
     yield from render_reads_again(result.reads_again)
     for refused in result.refused[:ROWS_SHOWN]:
