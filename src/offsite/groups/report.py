@@ -160,7 +160,7 @@ def _shown_topic(topic: TopicOffsets, ends: BackupState | None, commit: int) -> 
         topic=topic.topic,
         offsets=topic.by_partition(),
         metadata={row.partition: row.metadata for row in topic if row.metadata},
-        lag=None if ends is None else sum(_lags(topic, ends)),
+        lag=None if ends is None or NO_OFFSET in topic.offsets else sum(_lags(topic, ends)),
         commit=commit,
     )
 
@@ -169,7 +169,7 @@ def _lags(topic: TopicOffsets, ends: BackupState) -> Iterator[int]:
     for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
         key = PartitionId(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
         position = ends.positions.get(key)
-        yield max(0, position.end - offset) if position and offset >= 0 else 0
+        yield max(0, position.end - offset) if position else 0
 
 
 def _planned(group: GroupMove) -> PlannedGroup:

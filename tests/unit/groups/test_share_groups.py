@@ -245,6 +245,8 @@ def test_a_group_without_a_position_is_told_in_plan_and_result(site: Site) -> No
     outlook = site.plan_restore(groups=["workers"]).outlook
     assert outlook is not None
     assert outlook.groups[0].verdict == "no position"
+    (shown,) = show_groups(site.backup, groups=parse_groups(["workers"])).groups
+    assert shown.lag is None  # it is unknown, and not 2
     result = site.restore(groups=["workers"]).groups
     assert result is not None
     assert result.share_positions[0].without == (1,)
