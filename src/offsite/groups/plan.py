@@ -264,7 +264,7 @@ def _share_positions(move: GroupMove, translated: TranslatedOffsets) -> SharePos
         group=move.group,
         topic=translated.target,
         positions={partition: new for partition, new, _ in rows if new != NO_OFFSET},
-        without=tuple(partition for partition, _, match in rows if match == NO_POSITION),
+        without=tuple(partition for partition, _, match in rows if match in {NO_POSITION, MISSING}),
         reset=move.reset,
     )
 

@@ -129,7 +129,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     moved = [as_of.groups[name] for name in translation.moved]
     as_of = replace(as_of, own_notes=(*as_of.own_notes, *streams_warnings(moved, admin.groups)))
     unsettable = admin.groups.unsettable([group.group for group in moved if group.kind == SHARE])
-    others = _of_another_kind(as_of.groups, present)
+    others = of_another_kind(as_of.groups, present)
     failed = {failure.group: failure for failure in (*current.failed, *unsettable, *others)}
     readable = {name: topics for name, topics in translation.moved.items() if name not in failed}
     return PlannedGroups(
@@ -141,10 +141,12 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     )
 
 
-def _of_another_kind(groups: GroupTable, present: Iterable[ListedGroup]) -> Iterator[GroupFailure]:
-    """The groups of the target whose offsets would not be offsets of the backup's group: a share group has positions,
-    and every other group has committed offsets."""
+def of_another_kind(groups: GroupTable, present: Iterable[ListedGroup]) -> Iterator[GroupFailure]:
+    """The groups of the target with names in `groups` whose offsets would not be offsets of the backup's group: a share
+    group has positions, and every other group has committed offsets."""
     for listed in present:
+        if listed.group not in groups:
+            continue
         kind = groups[listed.group].kind or "consumer"
         if (listed.kind == SHARE) != (kind == SHARE):
             yield GroupFailure(

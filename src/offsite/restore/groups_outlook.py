@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from offsite.groups.groups_as_of import EarlierCommit, GoneSince, groups_as_of
@@ -14,11 +14,12 @@ from offsite.groups.missing_records import (
     read_commit_cut,
 )
 from offsite.groups.plan import SharePositions
+from offsite.groups.run import of_another_kind
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import FROM_START
 from offsite.kafka.groups import GroupClient, GroupFailure
-from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets
-from offsite.log.range import PartitionId
+from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupTable
+from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import OffsiteError
 from offsite.model.names import amount, named
 from offsite.model.selection import GroupPatterns
@@ -37,6 +38,8 @@ _NAMED_MAX = 12
 class GroupVerdict(StrEnum):
     """The outlook of a group. The first true verdict counts."""
 
+    NOT_SET = "not set"
+    """The target does not set it, or has a group of another kind with its name."""
     CANNOT_GO_ON = "cannot go on"
     """Not set: the group would skip missing records, or repeat work."""
     IN_PART = "in part"
@@ -90,7 +93,7 @@ class GroupOutlook:
     `exit_code`: the exit code that the restore will have because of groups, as far as known before. `origin`: snapshot
     of the commit, or history. `earlier`: offsets of an earlier commit. `gone`: groups that are gone from restored
     topics, and would be put in place if named in full. `unsettable`: share groups whose positions the target does not
-    set."""
+    set, and groups whose names are those of groups of another kind there."""
 
     groups: tuple[ForeseenGroup, ...]
     verdicts: Mapping[str, int]
@@ -118,7 +121,9 @@ def foresee_groups(
     )
     foreseen = (_foreseen(group, available, ends, topics) for group in as_of.groups.values())
     groups = tuple(group for group in foreseen if group.offsets)
-    unsettable = client.unsettable([group.group for group in groups if group.kind == SHARE])
+    unsettable = _unsettable({group.group: as_of.groups[group.group] for group in groups}, client)
+    left_alone = {failure.group for failure in unsettable}
+    groups = tuple(_left_alone(group) if group.group in left_alone else group for group in groups)
     counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in GroupVerdict}
     return GroupOutlook(
         groups=groups,
@@ -130,6 +135,18 @@ def foresee_groups(
         gone=as_of.gone,
         unsettable=unsettable,
     )
+
+
+def _unsettable(groups: GroupTable, client: GroupClient) -> tuple[GroupFailure, ...]:
+    if not groups:
+        return ()
+    unsettable = client.unsettable([name for name, group in groups.items() if group.kind == SHARE])
+    failures = {failure.group: failure for failure in (*unsettable, *of_another_kind(groups, client.list()))}
+    return tuple(failures.values())
+
+
+def _left_alone(group: ForeseenGroup) -> ForeseenGroup:
+    return replace(group, verdict=GroupVerdict.NOT_SET, share_positions=(), clamped=())
 
 
 def unrequested_share_groups(backup: Backup, point: BackupState, topics: Container[str]) -> str:
@@ -156,14 +173,15 @@ def _foreseen(
 ) -> ForeseenGroup:
     rows: list[tuple[PartitionId, int]] = []
     without: list[PartitionId] = []
-    left_out = 0
+    left_out: list[TopicPartition] = []
     for topic in group.topics:
         for partition, offset in topic.by_partition().items() if topic.topic in topics else ():
             where = available.partition_id(topic.topic, partition)
-            left_out += where is None
-            if where is not None and offset == NO_OFFSET and group.reset != FROM_START:
+            if where is None:
+                left_out.append(TopicPartition(topic=topic.topic, partition=partition))
+            elif offset == NO_OFFSET and group.reset != FROM_START:
                 without.append(where)
-            elif where is not None:
+            else:
                 rows.append((where, available.begins[where] if offset == NO_OFFSET else offset))
     refused = tuple(
         RefusedOffset(group=group.group, topic=where.topic, partition=where.partition, offset=offset, why=why)
@@ -190,14 +208,16 @@ def _foreseen(
         kind=group.kind,
         verdict=next(verdict for verdict, is_true in by_verdict.items() if is_true),
         topics=len({where.topic for where in (*without, *(where for where, _ in rows))}),
-        offsets=len(rows) + len(without) + left_out,
-        left_out=left_out,
+        offsets=len(rows) + len(without) + len(left_out),
+        left_out=len(left_out),
         unread=sum(max(0, ends[where] - offset) for where, offset in rows),
         exactly_once=group.group in available.exactly_once,
         behind=behind,
         clamped=clamped,
         refused=refused,
-        share_positions=tuple(_share_positions(group, rows, without, ends))
+        share_positions=tuple(
+            _share_positions(group, rows, [*(where.topic_partition for where in without), *left_out], ends)
+        )
         if group.kind == SHARE and not refused
         else (),
     )
@@ -206,14 +226,14 @@ def _foreseen(
 def _share_positions(
     group: GroupOffsets,
     rows: Sequence[tuple[PartitionId, int]],
-    without: Sequence[PartitionId],
+    without: Sequence[TopicPartition],
     ends: Mapping[PartitionId, int],
 ) -> Iterator[SharePositions]:
-    for name in sorted({where.topic for where in (*without, *(where for where, _ in rows))}):
+    for name in sorted({where.topic for where in without} | {where.topic for where, _ in rows}):
         yield SharePositions(
             group=group.group,
             topic=name,
             positions={where.partition: min(offset, ends[where]) for where, offset in rows if where.topic == name},
-            without=tuple(where.partition for where in without if where.topic == name),
+            without=tuple(sorted(where.partition for where in without if where.topic == name)),
             reset=group.reset,
         )

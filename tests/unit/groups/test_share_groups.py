@@ -177,6 +177,7 @@ def test_a_cluster_that_sets_no_positions_is_told_before_and_after(site: Site) -
     outlook = site.plan_restore(groups=["all"]).outlook
     assert outlook is not None
     assert ([failure.error for failure in outlook.unsettable], outlook.exit_code) == (["NOT_SET"], 3)
+    assert {group.group: group.verdict for group in outlook.groups}["workers"] == "not set"
     assert "NOT SET: workers: the brokers set no positions" in "\n".join(
         map(str, render_outlook(outlook, backup="nightly"))
     )
@@ -340,11 +341,30 @@ def test_a_group_that_begins_at_the_first_record_does_so_after_a_restore(site: S
     assert site.target.committed("workers", "jobs") == {0: 1, 1: 0}
 
 
+def test_a_partition_that_is_not_restored_one_to_one_has_no_position(site: Site) -> None:
+    """Plan and result said that offsets are left out, and not that the group begins at the end."""
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    words: dict[str, Any] = {"groups": ["workers"], "repartition": ["jobs=3"], "keyless": "in-turn"}
+    outlook = site.plan_restore(**words).outlook
+    assert outlook is not None
+    (foreseen,) = outlook.groups
+    assert (foreseen.verdict, foreseen.left_out) == ("in part", 2)
+    assert [(share.without, dict(share.positions)) for share in foreseen.share_positions] == [((0, 1), {})]
+    plan = planned(share(40, 50, 60, 70))
+    assert (plan.share_positions()[0].without, plan.counts().missing) == ((3,), 1)
+
+
 def test_a_group_of_another_kind_is_left_alone(site: Site) -> None:
     backed_up(site, 1, 2)
     with_share_groups(site.target)
     site.target.groups["readers"] = FakeGroup(kind="share")
     site.target.groups["workers"] = FakeGroup(kind="consumer")
+    outlook = site.plan_restore(groups=["all"]).outlook
+    assert outlook is not None
+    assert {failure.error for failure in outlook.unsettable} == {"OTHER_KIND"}
+    assert ([group.verdict for group in outlook.groups], outlook.exit_code) == (["not set", "not set"], 3)
+    assert "DELIVERS AGAIN" not in "\n".join(map(str, render_outlook(outlook, backup="nightly")))
     result = site.restore(groups=["all"]).groups
     assert result is not None
     assert {failure.group: failure.error for failure in result.failed} == {

@@ -170,14 +170,16 @@ def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(
     assert "No position: workers in orders/1: it begins there where share.auto.offset.reset" in text
 
 
-def test_the_plan_of_a_restore_says_where_groups_go_on(client: TestClient, site: Site) -> None:
+@pytest.mark.parametrize("is_set", [True, False])
+def test_the_plan_of_a_restore_says_where_groups_go_on(client: TestClient, site: Site, *, is_set: bool) -> None:
     site.source.groups["workers"] = FakeGroup(kind="share")
     site.source.commit_group("workers", "orders", [1])
     site.back_up()
+    site.target.has_share_groups = site.target.sets_positions = is_set
     form = {"word": word(client, f"{BASE}/restore"), "target": "target", "groups": "all"}
     text = client.post(f"{BASE}/restore/plan", data=form, headers=HTML).text
-    assert "delivers again workers: what was in flight" in text
-    assert "Not set: workers: the broker at" in text
+    assert ("delivers again workers: what was in flight" in text) == is_set
+    assert ("Not set: workers: the broker at" in text) == (not is_set)
 
 
 def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ _VERDICTS = {
     "no position": "have no position in some partitions",
     "in part": "are set in part",
     "cannot go on": "CANNOT CONTINUE",
+    "not set": "will not be set",
 }
 """By the words of `Verdict`: the effect on groups."""
 
@@ -172,7 +173,8 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
     for failure in outlook.unsettable[:_GROUPS_MAX]:
         yield f"    NOT SET: {failure.group}: {failure.message}"
     if len(outlook.unsettable) > _GROUPS_MAX:
-        yield f"    and {amount(len(outlook.unsettable) - _GROUPS_MAX, 'more share group')} (-o json has all)"
+        more = amount(len(outlook.unsettable) - _GROUPS_MAX, "more group that is", "more groups that are")
+        yield f"    and {more} not set (-o json has all)"
     yield from remark_lines(outlook.notes, indent="    ")
     yield from render_gone(outlook.gone)
 
