@@ -22,7 +22,7 @@ from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupTable
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import OffsiteError
 from offsite.model.names import amount, named
-from offsite.model.selection import GroupPatterns
+from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.points.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.restores.record import RestoreRecord
@@ -149,17 +149,21 @@ def _left_alone(group: ForeseenGroup) -> ForeseenGroup:
     return replace(group, verdict=GroupVerdict.NOT_SET, share_positions=(), clamped=())
 
 
-def unrequested_share_groups(backup: Backup, point: BackupState, topics: Container[str]) -> str:
-    """The sentence about share groups on restored `topics` that nobody requested; empty without such a group."""
-    if point.groups is None:
+def unrequested_share_groups(
+    backup: Backup, point: BackupState, topics: Container[str], patterns: GroupPatterns
+) -> str:
+    """The sentence about share groups on restored `topics` that are not among the requested ones, `patterns`; empty
+    without such a group."""
+    if point.groups is None or patterns == ALL_GROUPS:
         return ""
     try:
         groups = read_group_snapshot(backup.store, point.groups).groups.values()
     except OffsiteError as error:
         return f"nobody can tell whether the backup has share groups on these topics: {error.message}"
-    names = [
+    share = {
         group.group for group in groups if group.kind == SHARE and any(topic.topic in topics for topic in group.topics)
-    ]
+    }
+    names = sorted(share.difference(patterns.select(share)))
     if not names:
         return ""
     return (

@@ -123,7 +123,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         request=request,
         unfinished=asides,
         outlook=foresee_groups(backup, record, plan, request.groups, admin.groups),
-        group_note="" if request.groups else unrequested_share_groups(backup, point.commit, names),
+        group_note=unrequested_share_groups(backup, point.commit, names, request.groups),
     )
 
 

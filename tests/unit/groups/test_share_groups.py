@@ -240,6 +240,15 @@ def test_a_restore_without_groups_names_the_share_groups_of_its_topics(site: Sit
     assert [text for text in site.restore().notes if text.startswith(note)]
 
 
+def test_a_restore_of_other_groups_names_the_share_groups_that_it_leaves_out(site: Site) -> None:
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    note = "1 share group not requested (workers)"
+    assert note in site.plan_restore(groups=["readers"]).group_note
+    assert site.plan_restore(groups=["work*"]).group_note == ""
+    assert [text for text in site.restore(groups=["readers"]).notes if text.startswith(note)]
+
+
 def test_a_group_without_a_position_is_told_in_plan_and_result(site: Site) -> None:
     backed_up(site, 1, -1)
     with_share_groups(site.target)
