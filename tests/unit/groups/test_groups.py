@@ -332,6 +332,23 @@ def test_a_restore_that_goes_on_with_other_groups_is_undone_whole(site: Site, mo
     )
 
 
+def test_a_restore_that_goes_on_with_other_settings_of_the_cluster_is_the_same_restore(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--metadata all` meant less to earlier versions: their unfinished restores were not found any more, and the
+    topics were refused as not empty."""
+    backed_up(site)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("offsite.restore.run.apply_metadata", killed)
+        with pytest.raises(KeyboardInterrupt):
+            site.restore(metadata="acls,quotas", topics=["orders"])
+    assert site.restore(metadata="all", topics=["orders"]).resumed
+
+
 def test_what_others_put_where_a_restore_remembers_its_groups_is_never_gone_back_to(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from offsite.stores.store import PutResult, Store
 
 _UNREADABLE = (DamagedObject, FormatTooNew)
 
-_LAST_STEPS = frozenset({"groups"})
+_LAST_STEPS = frozenset({"groups", "metadata"})
 
 _STAMP_CHARS = len("20260101-000000")
 """A restore's name starts with the second of its start."""
