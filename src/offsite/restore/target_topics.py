@@ -39,7 +39,7 @@ from offsite.repository.restores.record import RestoreTargets, count_targets, en
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.lease import RestoreLease
 from offsite.restore.write.attempt import RestoreEnds, first_foreign_offset, foreign_records_error
-from offsite.restore.write.plan import BATCH_LIMIT, DISKLESS, UNLIMITED, TargetTopic
+from offsite.restore.write.plan import BATCH_LIMIT, DISKLESS, MIRROR, UNLIMITED, TargetTopic
 from offsite.restore.write.preserve import transaction_prefix
 from offsite.stores.store import Store
 
@@ -198,7 +198,7 @@ def _target(name: str, partitions: int, records: int, configs: Mapping[str, str]
         keeps_times=configs.get("message.timestamp.type", "CreateTime") == "CreateTime",
         compacts="compact" in policies,
         diskless=configs.get(DISKLESS) == "true",
-        mirror=configs.get("mirror.name", ""),
+        mirror=configs.get(MIRROR, ""),
         deletes=deletes,
     )
 

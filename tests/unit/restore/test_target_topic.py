@@ -230,6 +230,13 @@ def test_settings_that_name_brokers_of_the_source_stay_behind() -> None:
     assert [each.setting for each in settings.left_out] == ["leader.replication.throttled.replicas"]
 
 
+def test_a_topic_that_was_a_mirror_is_made_as_a_topic_of_its_own() -> None:
+    """Brokers would refuse the records of the restore."""
+    settings = created(source(mirror_name="dr"))
+    assert "mirror.name" not in dict(settings.configs)
+    assert [omitted.setting for omitted in settings.left_out] == ["mirror.name"]
+
+
 def test_a_large_batch_has_room_while_records_are_written() -> None:
     topic = replace(source(), largest_batch_bytes=2_000_000)
     assert int(dict(created(topic).meanwhile)["max.message.bytes"]) > 2_000_000

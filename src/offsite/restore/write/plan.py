@@ -26,7 +26,7 @@ REPARTITIONED_BATCH_BYTES = 256 * KIB
 UNLIMITED = 2**63 - 1
 _MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
 BATCH_LIMIT = "max.message.bytes"
-DISKLESS = "diskless.enable"
+DISKLESS, MIRROR = "diskless.enable", "mirror.name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ def target_problems(
     """Every reason why `target` cannot take `topic`, with a hint for the change needed."""
     if target.mirror:
         yield TargetMismatch(
-            f"{target.topic} exists and mirrors a topic of another cluster (mirror.name={target.mirror}): brokers "
+            f"{target.topic} exists and mirrors a topic of another cluster ({MIRROR}={target.mirror}): brokers "
             "refuse all other writers",
             hint=f"end the mirroring of the topic, or {_MAKE_ROOM}",
         )
