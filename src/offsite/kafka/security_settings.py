@@ -1,8 +1,8 @@
 """The settings of Kafka users about security: `ssl.*` → `TlsConfig`, `sasl.*` → `SaslConfig`. Settings are read by
 name, with file and line of every setting, so that errors can point to the place.
 
-TLS is PEM only: Java's binary stores are refused with the command for a conversion. SASL comes from librdkafka's names
-or from a JAAS line: a login module with options, in the form of Kafka's Java clients.
+TLS is PEM inside: a binary store of Java becomes PEM where the settings are read (`keystores`). SASL comes from
+librdkafka's names or from a JAAS line: a login module with options, in the form of Kafka's Java clients.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from offsite.kafka import keystores
 from offsite.kafka.config import MECHANISMS, SaslConfig, TlsConfig, TokenSource
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
@@ -64,8 +65,12 @@ class ClientSettings:
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T:
         """Parse the value of a setting by `parse`. Adds file and line to a `BadKafkaConfig` of `parse`."""
+        return self.placed(name, lambda: parse(self.get(name)))
+
+    def placed(self, name: str, read: Callable[[], T]) -> T:
+        """Return what `read` makes of a setting. Adds file and line to a `BadKafkaConfig` of `read`."""
         try:
-            return parse(self.get(name))
+            return read()
         except BadKafkaConfig as error:
             raise self.bad_setting(name, error.message, hint=error.hint) from error
 
@@ -102,12 +107,13 @@ TLS_SETTINGS = frozenset(
     ]
 )
 _PEM_MARK = b"-----BEGIN "
+_STORE_HINT = "name PEM files, or JKS or PKCS12 stores by ssl.truststore.location and ssl.keystore.location"
 _NO_HOSTNAME_CHECK = frozenset({"", "none"})
 
 
 def read_tls(settings: ClientSettings) -> TlsConfig:
     """Read the TLS configuration out of the `ssl.*` settings. Raises `BadKafkaConfig` with file and line."""
-    both = _pem_file(settings, "ssl.keystore.location")
+    both = _key_store(settings)
     certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
     key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")
     return TlsConfig(
@@ -119,29 +125,42 @@ def read_tls(settings: ClientSettings) -> TlsConfig:
     )
 
 
+def _key_store(settings: ClientSettings) -> str:
+    def read(content: bytes) -> str:
+        identity = keystores.identity_pem(
+            content, settings.secret("ssl.keystore.password"), settings.secret("ssl.key.password")
+        )
+        return f"{identity.key_pem.reveal()}\n{identity.chain_pem}"
+
+    return _store_file(settings, "ssl.keystore.location", read)
+
+
 def _trusted(settings: ClientSettings) -> str:
+    def read(content: bytes) -> str:
+        return keystores.trusted_pem(content, settings.secret("ssl.truststore.password"))
+
     inline_pem = settings.get("ssl.truststore.certificates", "ssl.ca.pem")
-    return inline_pem or _pem_file(settings, "ssl.truststore.location") or _pem_file(settings, "ssl.ca.location")
+    store = inline_pem or _store_file(settings, "ssl.truststore.location", read)
+    return store or _pem_file(settings, "ssl.ca.location")
+
+
+def _store_file(settings: ClientSettings, name: str, read: Callable[[bytes], str]) -> str:
+    """A store as PEM text. What the file contains counts, and not the type of the store, as Java takes JKS for
+    PKCS12 and the reverse."""
+    content = settings.read_file(name) if settings.get(name) else b""
+    if _PEM_MARK in content or not keystores.is_store(content):
+        return _pem_text(settings, name, content)
+    return settings.placed(name, lambda: read(content))
 
 
 def _pem_file(settings: ClientSettings, name: str) -> str:
-    if not settings.get(name):
-        return ""
-    content = settings.read_file(name)
-    if _PEM_MARK not in content:
-        raise settings.bad_setting(
-            name, "not a PEM file (a Java keystore or PKCS12 file?)", hint=_convert(settings, name)
-        )
+    return _pem_text(settings, name, settings.read_file(name) if settings.get(name) else b"")
+
+
+def _pem_text(settings: ClientSettings, name: str, content: bytes) -> str:
+    if settings.get(name) and _PEM_MARK not in content:
+        raise settings.bad_setting(name, "the file is neither PEM nor a store of Java", hint=_STORE_HINT)
     return content.decode("utf-8", errors="replace")
-
-
-def _convert(settings: ClientSettings, name: str) -> str:
-    path = settings.get(name)
-    flag = "-nokeys" if name == "ssl.truststore.location" else "-nodes"
-    return (
-        f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12 && "
-        f"openssl pkcs12 -in store.p12 {flag} -out store.pem, then set {name}=store.pem"
-    )
 
 
 def _blocks(pem: str, kind: str) -> str:
@@ -233,11 +252,19 @@ def read_sasl(settings: ClientSettings) -> SaslConfig:
     return SaslConfig(mechanism=mechanism, username=username, password=password)
 
 
+def _jaas_options(settings: ClientSettings, mechanism: str) -> Mapping[str, str]:
+    """The options of the JAAS line, if there is one: its login module must support the mechanism."""
+    if not settings.has("sasl.jaas.config"):
+        return {}
+    module = settings.parse("sasl.jaas.config", parse_jaas)
+    _check_module(settings, module, mechanism)
+    return module.options
+
+
 def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]:
     if settings.has("sasl.jaas.config"):
-        module = settings.parse("sasl.jaas.config", parse_jaas)
-        _check_module(settings, module, mechanism)
-        username, password = module.options.get("username", ""), module.options.get("password", "")
+        options = _jaas_options(settings, mechanism)
+        username, password = options.get("username", ""), options.get("password", "")
     else:
         username, password = settings.get("sasl.username"), settings.get("sasl.password")
     if not username or not password:

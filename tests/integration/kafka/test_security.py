@@ -28,6 +28,7 @@ from offsite.model.errors import (
 )
 from tests.conftest import SecureBroker
 from tests.integration.kafka.cluster import Cluster
+from tests.java_stores import PASSWORD, store_of, trust_store
 
 MODULES = "org.apache.kafka.common.security"
 
@@ -79,6 +80,17 @@ def test_a_user_may_log_in_over_tls(secure_broker: SecureBroker) -> None:
 def test_a_certificate_is_enough_over_tls(secure_broker: SecureBroker) -> None:
     identity = {"ssl__keystore__type": "PEM", "ssl__keystore__location": str(secure_broker.certificates.client_store)}
     assert ask(config(secure_broker, "SSL", **trusting(secure_broker), **identity))
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_stores_of_java_open_the_same_doors(secure_broker: SecureBroker, tmp_path: Path, kind: str) -> None:
+    trust = trust_store(tmp_path, kind, secure_broker.certificates.authority)
+    keys = store_of(tmp_path, kind, secure_broker.certificates.client_store)
+    trusting = {"ssl__truststore__location": str(trust), "ssl__truststore__password": PASSWORD}
+    identity = {"ssl__keystore__location": str(keys), "ssl__keystore__password": PASSWORD}
+    assert ask(config(secure_broker, "SSL", **trusting, **identity))
+    login = scram("SCRAM-SHA-512", "alice", secure_broker.users["alice"])
+    assert ask(config(secure_broker, "SASL_SSL", **login, **trusting))
 
 
 def test_a_token_is_asked_from_its_command(secure_broker: SecureBroker, tmp_path: Path) -> None:

@@ -95,14 +95,6 @@ def test_a_pem_keystore_gives_certificate_and_key(tmp_path: Path) -> None:
     assert tls.key_password == Secret("hunter2")
 
 
-def test_a_java_keystore_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    store = tmp_path / "trust.jks"
-    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00")
-    with pytest.raises(BadKafkaConfig) as caught:
-        parse("security.protocol=SSL", f"ssl.truststore.location={store}", "ssl.truststore.password=x")
-    assert "keytool -importkeystore" in caught.value.hint
-
-
 @pytest.mark.parametrize(("value", "checked"), [("https", True), ("HTTPS", True), ("", False), ("none", False)])
 def test_the_hostname_check_can_be_turned_off(value: str, checked: bool) -> None:
     tls = parse("security.protocol=SSL", f"ssl.endpoint.identification.algorithm={value}").config.tls
