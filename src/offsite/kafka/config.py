@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from offsite.kafka import aws_login
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.machine import is_loopback
 from offsite.model.secret import Secret, SecretHandling, secret_handling
 
 DEFAULT_PORT = 9092
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", aws_login.MECHANISM)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65_535
 _MAX_HOST = 253  # RFC 1035
@@ -67,6 +68,7 @@ class SaslConfig:
     username: str = ""
     password: Secret = field(default_factory=lambda: Secret(""))
     token: TokenSource | None = None
+    aws: aws_login.AwsLogin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.kafka import keystores
+from offsite.kafka import aws_login, keystores
 from offsite.kafka.config import MECHANISMS, SaslConfig, TlsConfig, TokenSource
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
@@ -203,12 +203,14 @@ SASL_SETTINGS = frozenset(
         "offsite.oauth.token",
         "offsite.oauth.token.file",
         "offsite.oauth.token.command",
+        *aws_login.SETTINGS,
     ]
 )
 _LOGIN_MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    aws_login.LOGIN_MODULE: (aws_login.MECHANISM,),
 }
 _FILE_URL = "file://"
 _SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
@@ -248,8 +250,19 @@ def read_sasl(settings: ClientSettings) -> SaslConfig:
     mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
     if mechanism == "OAUTHBEARER":
         return SaslConfig(mechanism=mechanism, token=_token_source(settings))
+    if mechanism == aws_login.MECHANISM:
+        return SaslConfig(mechanism=mechanism, aws=_aws_login(settings))
     username, password = _credentials(settings, mechanism)
     return SaslConfig(mechanism=mechanism, username=username, password=password)
+
+
+def _aws_login(settings: ClientSettings) -> aws_login.AwsLogin:
+    if settings.get("security.protocol").upper() != "SASL_SSL":
+        raise settings.bad_setting(
+            "security.protocol", f"{aws_login.MECHANISM} needs TLS", hint="set security.protocol=SASL_SSL"
+        )
+    options = _jaas_options(settings, aws_login.MECHANISM)
+    return settings.placed("sasl.jaas.config", lambda: aws_login.aws_login(options))
 
 
 def _jaas_options(settings: ClientSettings, mechanism: str) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ app = typer.Typer(help="Bring offsite to the executors of a Spark cluster.", no_
 OutputFile = Annotated[Path, typer.Option("--output-file", help="The archive to write; an existing file is replaced.")]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", help="Another distribution of this environment that executors need, such as gssapi."),
+    typer.Option("--with", help="Another distribution of this environment that executors need, such as botocore."),
 ]
 NoCompress = Annotated[
     bool, typer.Option("--no-compress", help="Do not compress: three times as large, made in a fifth of the time.")

@@ -182,7 +182,7 @@ class Connection:
         if config.sasl is not None:
             from offsite.kafka.net.sasl import authenticate
 
-            authenticate(config.sasl, self.call)
+            authenticate(config.sasl, self.call, host=self.address.host)
         self._is_greeted = True
 
     def _send_all(self, parts: list[Buffer], size: int) -> None:

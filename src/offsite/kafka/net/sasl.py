@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offsite.kafka.config import MECHANISMS, SaslConfig, TokenSource
+from offsite.kafka.net import msk
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -30,6 +31,7 @@ _WRONG_PROOF_HINT = (
     "is this your broker? A server without a valid proof may be an impostor: check the address before you send a "
     "password"
 )
+_LOGIN_HINT = "check username, password and mechanism"
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
@@ -52,20 +54,21 @@ class _Round:
     data: bytes
 
 
-def authenticate(sasl: SaslConfig, call: Call) -> None:
-    """Log in through `call`, one request after another. Raises `KafkaAuthenticationFailed` when the broker refuses the
-    login, `BadKafkaConfig` when the broker lacks the mechanism."""
+def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> None:
+    """Log in through `call`, one request after another. `host`: the broker's name, for logins that are made for one
+    broker. Raises `KafkaAuthenticationFailed` when the broker refuses the login, `BadKafkaConfig` when the broker lacks
+    the mechanism."""
     if sasl.mechanism not in MECHANISMS:
         raise BadKafkaConfig(
             f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
         )
     _check_handshake(sasl, call(_handshake(sasl.mechanism)))
-    mechanism = _mechanism(sasl)
+    mechanism = _mechanism(sasl, host)
     for number in range(_MAX_ROUNDS):
         sent = mechanism.auth_bytes()
         answer: _Round = call(_round(sent))
         if answer.code:
-            raise _refused(sasl, answer.message or error_name(answer.code))
+            raise _refused(sasl, answer.message or error_name(answer.code), hint=_refused_hint(sasl))
         try:
             if number == 0 and sasl.mechanism.startswith("SCRAM"):
                 check_challenge(sent, answer.data)
@@ -77,7 +80,9 @@ def authenticate(sasl: SaslConfig, call: Call) -> None:
     raise _refused(sasl, "the exchange did not end")
 
 
-def _mechanism(sasl: SaslConfig) -> Any:  # noqa: ANN401  (kafka-python has no types)
+def _mechanism(sasl: SaslConfig, host: str) -> Any:  # noqa: ANN401  (kafka-python has no types)
+    if sasl.aws is not None:
+        return msk.MskIam(sasl.aws, host)
     from kafka.net.sasl import get_sasl_mechanism  # type: ignore[import-untyped]
     from kafka.net.sasl.oauth import AbstractTokenProvider  # type: ignore[import-untyped]
 
@@ -124,9 +129,11 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
         )
 
 
-def _refused(
-    sasl: SaslConfig, why: str, *, hint: str = "check username, password and mechanism"
-) -> KafkaAuthenticationFailed:
+def _refused_hint(sasl: SaslConfig) -> str:
+    return msk.REFUSED_HINT if sasl.aws is not None else _LOGIN_HINT
+
+
+def _refused(sasl: SaslConfig, why: str, *, hint: str = _LOGIN_HINT) -> KafkaAuthenticationFailed:
     who = f" as {sasl.username}" if sasl.username else ""
     return KafkaAuthenticationFailed(f"{sasl.mechanism} authentication{who} failed: {why}", hint=hint)
 

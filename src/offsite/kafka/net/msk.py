@@ -1,0 +1,130 @@
+"""The mechanism `AWS_MSK_IAM`: one message, signed by the credentials of an AWS identity (Signature Version 4).
+
+The signature is kafka-python's. The credentials are found by botocore in the calling process: in variables, profiles,
+the web identity of a pod, the metadata of an instance. Credentials that end are renewed by botocore before they do.
+Each login signs anew: a signature is good for 15 minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from offsite.kafka.aws_login import MECHANISM, AwsLogin, region_of
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+
+_STS_TIMEOUT_S = 4  # with one more attempt, a wrong login is told within ten seconds
+_CREDENTIALS_MAX = 8  # identities of one process
+_CREDENTIALS_HINT = (
+    "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run as a role; workers of a Spark cluster need "
+    "credentials of their own"
+)
+REFUSED_HINT = "check that this AWS identity may kafka-cluster:Connect to the cluster, and the clock of this machine"
+
+_lock = threading.Lock()
+_renewing: dict[AwsLogin, Any] = {}
+
+
+class MskIam:
+    """The client's side, in the shape of kafka-python's mechanisms."""
+
+    def __init__(self, login: AwsLogin, host: str) -> None:
+        self._login, self._host = login, host
+        self._is_done = False
+
+    def auth_bytes(self) -> bytes:
+        """The signed message. Raises `KafkaAuthenticationFailed` without credentials, `BadKafkaConfig` without
+        botocore or region."""
+        from kafka.net.sasl.msk import AwsMskIamClient  # type: ignore[import-untyped]
+
+        credentials, region = _credentials(self._login), _region(self._login, self._host)
+        client = AwsMskIamClient(
+            self._host, credentials.access_key, credentials.secret_key, region, token=credentials.token
+        )
+        message: bytes = client.first_message()
+        return message
+
+    def receive(self, answer: bytes) -> None:
+        if not answer:
+            raise ValueError("it is empty")
+        self._is_done = True
+
+    def is_done(self) -> bool:
+        return self._is_done
+
+
+def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no types)
+    """Access key, secret key and session token, of one moment."""
+    session, errors = _session(login), _errors()
+    try:
+        with _lock:
+            source = _renewing.get(login) or _source(session, login)
+        return source.get_frozen_credentials()
+    except errors as error:
+        raise KafkaAuthenticationFailed(
+            f"{MECHANISM}: AWS gives no credentials: {_why(error)}", hint=_CREDENTIALS_HINT
+        ) from None
+
+
+def _source(session: Any, login: AwsLogin) -> Any:  # noqa: ANN401
+    """What gives credentials. Kept for later logins if it renews them, else read again by each login."""
+    from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]
+
+    source = session.get_credentials()
+    if source is None:
+        raise KafkaAuthenticationFailed(f"{MECHANISM}: there are no AWS credentials here", hint=_CREDENTIALS_HINT)
+    if login.role_arn:
+        source = _of_role(session, login, source)
+    if isinstance(source, RefreshableCredentials) and len(_renewing) < _CREDENTIALS_MAX:
+        _renewing[login] = source
+    return source
+
+
+def _of_role(session: Any, login: AwsLogin, source: Any) -> Any:  # noqa: ANN401
+    from botocore.config import Config  # type: ignore[import-untyped]
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    limits = Config(connect_timeout=_STS_TIMEOUT_S, read_timeout=_STS_TIMEOUT_S, retries={"total_max_attempts": 2})
+
+    def client(service: str, **arguments: Any) -> Any:  # noqa: ANN401
+        region = login.sts_region or _session_region(session) or "us-east-1"
+        return session.create_client(service, **{**arguments, "region_name": region, "config": limits})
+
+    more = {"RoleSessionName": login.session_name} | ({"ExternalId": login.external_id} if login.external_id else {})
+    fetcher = AssumeRoleCredentialFetcher(client, source, login.role_arn, extra_args=more)
+    return DeferredRefreshableCredentials(fetcher.fetch_credentials, method="assume-role")
+
+
+def _region(login: AwsLogin, host: str) -> str:
+    region = region_of(host) or _session_region(_session(login))
+    if not region:
+        raise BadKafkaConfig(
+            f"{MECHANISM}: the name of {host} has no AWS region, and none is set",
+            hint="name the brokers as MSK does (….kafka.REGION.amazonaws.com), or set AWS_REGION",
+        )
+    return region
+
+
+def _session_region(session: Any) -> str:  # noqa: ANN401
+    return os.environ.get("AWS_REGION") or session.get_config_variable("region") or ""
+
+
+def _session(login: AwsLogin) -> Any:  # noqa: ANN401
+    try:
+        from botocore.session import Session  # type: ignore[import-untyped]
+    except ImportError:
+        raise BadKafkaConfig(f"{MECHANISM} needs botocore", hint="pip install 'offsite[msk]'") from None
+    return Session(profile=login.profile or None)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+
+    return (BotoCoreError, ClientError)
+
+
+def _why(error: Exception) -> str:
+    """The kind of error alone: messages of STS may hold parts of credentials."""
+    answer = getattr(error, "response", None) or {}
+    return str(answer.get("Error", {}).get("Code", type(error).__name__))
