@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from offsite.model.errors import JarsNotFetched
@@ -36,6 +36,20 @@ def debian_tool(name: str, *, package: str) -> Path:
         return work / inside
 
     return _installed(name) or _kept(name, fetch)
+
+
+def debian_tree(name: str, packages: Sequence[str]) -> Path:
+    """A folder with all that is in these packages of Debian, as below `/`: for programs with libraries of their own.
+    apt checks the packages against the signatures of its distribution. Raises `NoTool`."""
+
+    def fetch(work: Path) -> Path:
+        (tree := work / name).mkdir()
+        _run(["apt-get", "-q", "download", *packages], work)
+        for file in sorted(work.glob("*.deb")):
+            _run(["dpkg-deb", "-x", str(file), str(tree)], work)
+        return tree
+
+    return _kept(name, fetch)
 
 
 def go_tool(name: str, *, module: str, version: str) -> Path:

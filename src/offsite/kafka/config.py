@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from offsite.kafka import aws_login
+from offsite.kafka import aws_login, kerberos_login
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.machine import is_loopback
 from offsite.model.secret import Secret, SecretHandling, secret_handling
 
 DEFAULT_PORT = 9092
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", aws_login.MECHANISM)
+_KERBEROS, _AWS = kerberos_login.MECHANISM, aws_login.MECHANISM
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", _KERBEROS, _AWS)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65_535
 _MAX_HOST = 253  # RFC 1035
@@ -69,6 +70,7 @@ class SaslConfig:
     password: Secret = field(default_factory=lambda: Secret(""))
     token: TokenSource | None = None
     aws: aws_login.AwsLogin | None = None
+    kerberos: kerberos_login.KerberosLogin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

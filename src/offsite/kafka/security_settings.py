@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.kafka import aws_login, keystores
+from offsite.kafka import aws_login, kerberos_login, keystores
 from offsite.kafka.config import MECHANISMS, SaslConfig, TlsConfig, TokenSource
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
@@ -204,6 +204,7 @@ SASL_SETTINGS = frozenset(
         "offsite.oauth.token.file",
         "offsite.oauth.token.command",
         *aws_login.SETTINGS,
+        *kerberos_login.SETTINGS,
     ]
 )
 _LOGIN_MODULES = {
@@ -211,6 +212,7 @@ _LOGIN_MODULES = {
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
     aws_login.LOGIN_MODULE: (aws_login.MECHANISM,),
+    kerberos_login.LOGIN_MODULE: (kerberos_login.MECHANISM,),
 }
 _FILE_URL = "file://"
 _SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
@@ -247,11 +249,13 @@ def parse_jaas(text: str) -> LoginModule:
 def read_sasl(settings: ClientSettings) -> SaslConfig:
     """Read the login out of the `sasl.*` settings. Raises `BadKafkaConfig` with file and line."""
     name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
-    mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
+    mechanism = settings.choice(name, MECHANISMS, kerberos_login.MECHANISM)
     if mechanism == "OAUTHBEARER":
         return SaslConfig(mechanism=mechanism, token=_token_source(settings))
     if mechanism == aws_login.MECHANISM:
         return SaslConfig(mechanism=mechanism, aws=_aws_login(settings))
+    if mechanism == kerberos_login.MECHANISM:
+        return SaslConfig(mechanism=mechanism, kerberos=_kerberos_login(settings, name))
     username, password = _credentials(settings, mechanism)
     return SaslConfig(mechanism=mechanism, username=username, password=password)
 
@@ -263,6 +267,16 @@ def _aws_login(settings: ClientSettings) -> aws_login.AwsLogin:
         )
     options = _jaas_options(settings, aws_login.MECHANISM)
     return settings.placed("sasl.jaas.config", lambda: aws_login.aws_login(options))
+
+
+def _kerberos_login(settings: ClientSettings, mechanism_name: str) -> kerberos_login.KerberosLogin:
+    """The login by Kerberos. Java takes Kerberos where no mechanism is named; here something must speak of it."""
+    if not settings.get(mechanism_name) and not settings.has(*kerberos_login.SETTINGS):
+        raise settings.bad_setting(mechanism_name, "it is not set", hint=f"one of {', '.join(MECHANISMS)}")
+    options = _jaas_options(settings, kerberos_login.MECHANISM)
+    place = "sasl.jaas.config" if options else kerberos_login.KEYTAB
+    names = {name: settings.get(name) for name in kerberos_login.SETTINGS}
+    return settings.placed(place, lambda: kerberos_login.kerberos_login(options, names))
 
 
 def _jaas_options(settings: ClientSettings, mechanism: str) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offsite.kafka.config import MECHANISMS, SaslConfig, TokenSource
-from offsite.kafka.net import msk
+from offsite.kafka.net import kerberos, msk
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -83,6 +83,8 @@ def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> None:
 def _mechanism(sasl: SaslConfig, host: str) -> Any:  # noqa: ANN401  (kafka-python has no types)
     if sasl.aws is not None:
         return msk.MskIam(sasl.aws, host)
+    if sasl.kerberos is not None:
+        return kerberos.Gssapi(sasl.kerberos, host)
     from kafka.net.sasl import get_sasl_mechanism  # type: ignore[import-untyped]
     from kafka.net.sasl.oauth import AbstractTokenProvider  # type: ignore[import-untyped]
 
@@ -130,7 +132,9 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
 
 
 def _refused_hint(sasl: SaslConfig) -> str:
-    return msk.REFUSED_HINT if sasl.aws is not None else _LOGIN_HINT
+    if sasl.aws is not None:
+        return msk.REFUSED_HINT
+    return kerberos.REFUSED_HINT if sasl.kerberos is not None else _LOGIN_HINT
 
 
 def _refused(sasl: SaslConfig, why: str, *, hint: str = _LOGIN_HINT) -> KafkaAuthenticationFailed:
