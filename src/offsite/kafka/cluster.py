@@ -17,7 +17,15 @@ from pathlib import Path
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import PROTOCOLS, BrokerAddress, KafkaConfig, SaslConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.security_settings import SASL_SETTINGS, TLS_SETTINGS, ClientSettings, read_sasl, read_tls
+from offsite.kafka.oauth_settings import OAUTH_KEY_FILES, OAUTH_SETTINGS, oauth_warnings, read_token_source
+from offsite.kafka.security_settings import (
+    SASL_SETTINGS,
+    TLS_SETTINGS,
+    ClientSettings,
+    read_sasl,
+    read_tls,
+    tls_warnings,
+)
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned
 from offsite.model.machine import exposure
@@ -27,9 +35,10 @@ from offsite.model.untrusted.text import NotUtf8, decode_text, parse_properties
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
 _RACK = ("client.rack", "rack.id")
 _TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
-_KNOWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"}) | TLS_SETTINGS | SASL_SETTINGS
+_OWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"})
+_KNOWN = _OWN | TLS_SETTINGS | SASL_SETTINGS | OAUTH_SETTINGS
 _DEFAULT_TIMEOUT_MS = 30_000
-_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location", "offsite.oauth.token.file"})
+_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location"}) | OAUTH_KEY_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +73,9 @@ def connect_as(bootstrap: str, username: str, password: str) -> Cluster:
 
 def _cluster(config: KafkaConfig, warnings: tuple[str, ...] = ()) -> Cluster:
     if hosts := config.cleartext_hosts:
-        secret = "token" if config.sasl and config.sasl.token else "password"
-        why = f"the {secret} goes over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
+        mechanism = _mechanism(config)
+        secret = "token" if mechanism == "OAUTHBEARER" else "password"
+        why = f"{mechanism} sends the {secret} over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
         warned("unencrypted", why=why, hosts=",".join(hosts))
     return Cluster(config=config, admin=ClusterAdmin(shared_router(config)), warnings=warnings)
 
@@ -153,15 +163,19 @@ def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> C
         rack_id=settings.get(*_RACK),
         request_timeout_ms=settings.milliseconds(*_TIMEOUT, default=_DEFAULT_TIMEOUT_MS),
         tls=read_tls(settings) if protocol.endswith("SSL") else None,
-        sasl=read_sasl(settings) if protocol.startswith("SASL") else None,
+        sasl=_read_login(settings) if protocol.startswith("SASL") else None,
     )
-    unchecked = config.tls is not None and not config.tls.check_hostname
-    hostname_warnings = (
-        "the host names of brokers are not checked: anybody with a certificate of that authority can pose as a broker",
-    )
-    return ClientProperties(
-        config=config, warnings=(*settings.unknown(_KNOWN), *(hostname_warnings if unchecked else ()))
-    )
+    warnings = list(settings.unknown(_KNOWN))
+    if config.tls is not None:
+        warnings += tls_warnings(settings, config.tls)
+    if config.sasl is not None and config.sasl.token is not None:
+        warnings += oauth_warnings(settings, config.sasl.token)
+    return ClientProperties(config=config, warnings=tuple(warnings))
+
+
+def _read_login(settings: ClientSettings) -> SaslConfig:
+    sasl = read_sasl(settings)
+    return replace(sasl, token=read_token_source(settings)) if sasl.mechanism == "OAUTHBEARER" else sasl
 
 
 def _bootstrap(settings: ClientSettings, override: str, protocol: str) -> tuple[BrokerAddress, ...]:

@@ -21,6 +21,8 @@ from offsite.model.secret import Secret, SecretHandling, secret_handling
 DEFAULT_PORT = 9092
 _KERBEROS, _AWS = kerberos_login.MECHANISM, aws_login.MECHANISM
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", _KERBEROS, _AWS)
+TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""By Java's names, the oldest first. Older ones are broken (RFC 8996)."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65_535
 _MAX_HOST = 253  # RFC 1035
@@ -48,19 +50,76 @@ class TlsConfig:
     key_pem: Secret | None = None
     key_password: Secret | None = None
     check_hostname: bool = True
+    trusts_machine: bool = False
+    """Whether the machine's own trust store counts beside `ca_pem`."""
+    protocols: tuple[str, ...] = ()
+    """Of `TLS_PROTOCOLS`, in that order; empty for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAssertion:
+    """A signed token by which a client proves who it is (RFC 7523), instead of a secret. Either `file` holds the signed
+    token, and is read for every request, or each token is signed here by `key_pem`. `template`: a JSON text with
+    `header` and `payload`; claims named by settings override the template's, and times override both."""
+
+    file: str = ""
+    key_pem: Secret | None = None
+    key_password: Secret | None = None
+    algorithm: str = "RS256"
+    template: str = ""
+    claims: tuple[tuple[str, str], ...] = ()
+    lifetime_s: int = 300
+    backdated_s: int = 60
+    has_id: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEndpoint:
+    """The token endpoint of an identity provider, and what a client sends there. Either `client_secret` or `assertion`
+    is set. `is_bearer`: the assertion is the grant itself, and no proof beside client credentials. The durations and
+    `refresh_*` are Kafka's `sasl.login.*`: a token is fetched anew at `refresh_factor` of its lifetime, plus up to
+    `refresh_jitter` by lot, but not within `refresh_min_s` and not later than `refresh_buffer_s` before the end."""
+
+    url: str
+    client_id: str = ""
+    client_secret: Secret | None = None
+    scope: str = ""
+    assertion: ClientAssertion | None = None
+    is_bearer: bool = False
+    encodes_header: bool = False
+    tls: TlsConfig = TlsConfig(trusts_machine=True)
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 10.0
+    retry_s: float = 0.1
+    retry_max_s: float = 10.0
+    refresh_factor: float = 0.8
+    refresh_jitter: float = 0.05
+    refresh_min_s: float = 60.0
+    refresh_buffer_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """The source of an OAUTHBEARER token, asked again for every connection. Exactly one of the three fields is set.
-    Arguments of a command may be secrets (`curl -d client_secret=…`), and are treated as secrets."""
+    """The source of an OAUTHBEARER token. Exactly one of the first four fields is set. A file and a command are asked
+    again for every connection; an endpoint's token is kept until it nears its end. Arguments of a command may be
+    secrets (`curl -d client_secret=…`), and are treated as secrets. `extensions`: sent along with the token, in
+    order."""
 
     static: Secret | None = None
     file: str = ""
     command: tuple[str, ...] = field(default=(), repr=False)
+    endpoint: TokenEndpoint | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_secret(self) -> bool:
+        endpoint = self.endpoint
+        is_signed = endpoint is not None and endpoint.assertion is not None and endpoint.assertion.key_pem is not None
+        return self.static is not None or (endpoint is not None and endpoint.client_secret is not None) or is_signed
 
     def __reduce__(self) -> tuple[Callable[..., TokenSource], tuple[Any, ...]]:
-        return _source, (self.static, self.file, self.command[:1], tuple(map(Secret, self.command[1:])))
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        return _source, (values | {"command": self.command[:1]}, tuple(map(Secret, self.command[1:])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +155,8 @@ class KafkaConfig:
     def has_secret(self) -> bool:
         """Whether the configuration holds a key or a password."""
         key = self.tls is not None and self.tls.key_pem is not None
-        return key or (self.sasl is not None and bool(self.sasl.password.reveal()))
+        token = self.sasl is not None and self.sasl.token is not None and self.sasl.token.has_secret
+        return key or token or (self.sasl is not None and bool(self.sasl.password.reveal()))
 
     @property
     def cleartext_hosts(self) -> tuple[str, ...]:
@@ -112,8 +172,9 @@ class KafkaConfig:
         return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
 
 
-def _source(static: Secret | None, file: str, program: tuple[str, ...], arguments: tuple[Secret, ...]) -> TokenSource:
-    return TokenSource(static=static, file=file, command=(*program, *(argument.reveal() for argument in arguments)))
+def _source(values: dict[str, Any], arguments: tuple[Secret, ...]) -> TokenSource:
+    command = (*values["command"], *(argument.reveal() for argument in arguments))
+    return TokenSource(**values | {"command": command})
 
 
 def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of the fields, in order

@@ -139,8 +139,13 @@ class Lane:
 
     @property
     def is_full(self) -> bool:
+        """Whether answers have to be read before the next send: all of them where the session ends soon."""
         count = len(self._in_flight)
-        return count > REQUESTS_MAX or (count > 1 and self._bytes > BYTES_MAX)
+        return (
+            count > REQUESTS_MAX
+            or (count > 1 and self._bytes > BYTES_MAX)
+            or (count > 0 and self._connection.login_due)
+        )
 
     def join(self, member: LaneMember) -> None:
         self._members[member] = None

@@ -2,20 +2,20 @@
 name, with file and line of every setting, so that errors can point to the place.
 
 TLS is PEM inside: a binary store of Java becomes PEM where the settings are read (`keystores`). SASL comes from
-librdkafka's names or from a JAAS line: a login module with options, in the form of Kafka's Java clients.
+librdkafka's names or from a JAAS line: a login module with options, in the form of Kafka's Java clients. Where tokens
+come from is read in `oauth_settings`.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from offsite.kafka import aws_login, kerberos_login, keystores
-from offsite.kafka.config import MECHANISMS, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.config import MECHANISMS, TLS_PROTOCOLS, SaslConfig, TlsConfig
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret
@@ -75,9 +75,19 @@ class ClientSettings:
             raise self.bad_setting(name, error.message, hint=error.hint) from error
 
     def bad_setting(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
+        return BadKafkaConfig(self.located(name, reason), hint=hint or f"correct {name} in {self._source}")
+
+    def located(self, name: str, text: str) -> str:
+        """Return `text` behind file, line and name of the setting."""
         setting = self._properties.get(name)
         place = f"{self._source}:{setting.line}" if setting else self._source
-        return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
+        return f"{place}: {name}: {text}"
+
+    def nested(self, name: str, options: Mapping[str, str]) -> ClientSettings:
+        """Return the options inside of the setting, as settings of the same line."""
+        line = self._properties[name].line
+        inner = (Property(name=option, value=value, line=line) for option, value in options.items())
+        return ClientSettings(self._source, inner)
 
     def unknown(self, supported: Collection[str]) -> tuple[str, ...]:
         """Return one line per setting outside of `supported`."""
@@ -104,10 +114,13 @@ TLS_SETTINGS = frozenset(
         "ssl.key.pem",
         "ssl.key.password",
         "ssl.endpoint.identification.algorithm",
+        "ssl.enabled.protocols",
+        "ssl.protocol",
     ]
 )
 _PEM_MARK = b"-----BEGIN "
 _STORE_HINT = "name PEM files, or JKS or PKCS12 stores by ssl.truststore.location and ssl.keystore.location"
+_HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _NO_HOSTNAME_CHECK = frozenset({"", "none"})
 
 
@@ -117,11 +130,12 @@ def read_tls(settings: ClientSettings) -> TlsConfig:
     certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
     key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")
     return TlsConfig(
-        ca_pem=_trusted(settings),
+        ca_pem=read_trusted(settings),
         cert_pem=certificate or _pem_file(settings, "ssl.certificate.location") or _blocks(both, "CERTIFICATE"),
         key_pem=_secret(key or _blocks(both, "PRIVATE KEY")),
         key_password=settings.secret("ssl.key.password"),
         check_hostname=_checks_hostname(settings),
+        protocols=_protocols(settings),
     )
 
 
@@ -135,7 +149,36 @@ def _key_store(settings: ClientSettings) -> str:
     return _store_file(settings, "ssl.keystore.location", read)
 
 
-def _trusted(settings: ClientSettings) -> str:
+def tls_warnings(settings: ClientSettings, tls: TlsConfig) -> Iterator[str]:
+    """Yield a line for each setting that is unsafe, or asks for what offsite does not do."""
+    if not tls.check_hostname:
+        yield settings.located(
+            _HOSTNAME_CHECK,
+            "the host names of brokers are not checked: anybody with a certificate of that authority can pose as a "
+            "broker",
+        )
+    for name in ("ssl.enabled.protocols", "ssl.protocol"):
+        if old := [protocol for protocol in _listed(settings, name) if _is_old(protocol)]:
+            yield settings.located(name, f"offsite never speaks {', '.join(old)}: TLS 1.2 and later only")
+
+
+def _listed(settings: ClientSettings, name: str) -> list[str]:
+    return [protocol.strip() for protocol in settings.get(name).split(",") if protocol.strip()]
+
+
+def _is_old(protocol: str) -> bool:
+    return protocol not in {*TLS_PROTOCOLS, "TLS"}  # "TLS" is Java's name for whatever both ends speak
+
+
+def _protocols(settings: ClientSettings) -> tuple[str, ...]:
+    """The TLS versions that are allowed, empty for all of offsite's."""
+    enabled = _listed(settings, "ssl.enabled.protocols")
+    return tuple(protocol for protocol in TLS_PROTOCOLS if protocol in enabled)
+
+
+def read_trusted(settings: ClientSettings) -> str:
+    """Return the certificates trusted for TLS, as PEM; empty for the machine's own."""
+
     def read(content: bytes) -> str:
         return keystores.trusted_pem(content, settings.secret("ssl.truststore.password"))
 
@@ -179,12 +222,11 @@ def _secret(text: str) -> Secret | None:
 
 
 def _checks_hostname(settings: ClientSettings) -> bool:
-    name = "ssl.endpoint.identification.algorithm"
-    if not settings.has(name):
+    if not settings.has(_HOSTNAME_CHECK):
         return True
-    value = settings.get(name).lower()
+    value = settings.get(_HOSTNAME_CHECK).lower()
     if value not in _NO_HOSTNAME_CHECK | {"https"}:
-        raise settings.bad_setting(name, f"{value!r} is neither https nor empty")
+        raise settings.bad_setting(_HOSTNAME_CHECK, f"{value!r} is neither https nor empty")
     return value == "https"
 
 
@@ -199,10 +241,6 @@ SASL_SETTINGS = frozenset(
         "sasl.jaas.config",
         "sasl.username",
         "sasl.password",
-        "sasl.oauthbearer.token.endpoint.url",
-        "offsite.oauth.token",
-        "offsite.oauth.token.file",
-        "offsite.oauth.token.command",
         *aws_login.SETTINGS,
         *kerberos_login.SETTINGS,
     ]
@@ -214,8 +252,6 @@ _LOGIN_MODULES = {
     aws_login.LOGIN_MODULE: (aws_login.MECHANISM,),
     kerberos_login.LOGIN_MODULE: (kerberos_login.MECHANISM,),
 }
-_FILE_URL = "file://"
-_SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +283,12 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def read_sasl(settings: ClientSettings) -> SaslConfig:
-    """Read the login out of the `sasl.*` settings. Raises `BadKafkaConfig` with file and line."""
+    """Read the login out of the `sasl.*` settings, without the source of tokens. Raises `BadKafkaConfig` with file and
+    line."""
     name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
     mechanism = settings.choice(name, MECHANISMS, kerberos_login.MECHANISM)
     if mechanism == "OAUTHBEARER":
-        return SaslConfig(mechanism=mechanism, token=_token_source(settings))
+        return SaslConfig(mechanism=mechanism)
     if mechanism == aws_login.MECHANISM:
         return SaslConfig(mechanism=mechanism, aws=_aws_login(settings))
     if mechanism == kerberos_login.MECHANISM:
@@ -265,7 +302,7 @@ def _aws_login(settings: ClientSettings) -> aws_login.AwsLogin:
         raise settings.bad_setting(
             "security.protocol", f"{aws_login.MECHANISM} needs TLS", hint="set security.protocol=SASL_SSL"
         )
-    options = _jaas_options(settings, aws_login.MECHANISM)
+    options = read_jaas(settings, aws_login.MECHANISM)
     return settings.placed("sasl.jaas.config", lambda: aws_login.aws_login(options))
 
 
@@ -273,24 +310,15 @@ def _kerberos_login(settings: ClientSettings, mechanism_name: str) -> kerberos_l
     """The login by Kerberos. Java takes Kerberos where no mechanism is named; here something must speak of it."""
     if not settings.get(mechanism_name) and not settings.has(*kerberos_login.SETTINGS):
         raise settings.bad_setting(mechanism_name, "it is not set", hint=f"one of {', '.join(MECHANISMS)}")
-    options = _jaas_options(settings, kerberos_login.MECHANISM)
+    options = read_jaas(settings, kerberos_login.MECHANISM)
     place = "sasl.jaas.config" if options else kerberos_login.KEYTAB
     names = {name: settings.get(name) for name in kerberos_login.SETTINGS}
     return settings.placed(place, lambda: kerberos_login.kerberos_login(options, names))
 
 
-def _jaas_options(settings: ClientSettings, mechanism: str) -> Mapping[str, str]:
-    """The options of the JAAS line, if there is one: its login module must support the mechanism."""
-    if not settings.has("sasl.jaas.config"):
-        return {}
-    module = settings.parse("sasl.jaas.config", parse_jaas)
-    _check_module(settings, module, mechanism)
-    return module.options
-
-
 def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]:
     if settings.has("sasl.jaas.config"):
-        options = _jaas_options(settings, mechanism)
+        options = read_jaas(settings, mechanism)
         username, password = options.get("username", ""), options.get("password", "")
     else:
         username, password = settings.get("sasl.username"), settings.get("sasl.password")
@@ -300,24 +328,15 @@ def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]
     return username, Secret(password)
 
 
-def _check_module(settings: ClientSettings, module: LoginModule, mechanism: str) -> None:
+def read_jaas(settings: ClientSettings, mechanism: str) -> Mapping[str, str]:
+    """Return the options of the JAAS line, if there is one. Raises `BadKafkaConfig` for a login module of another
+    mechanism."""
+    if not settings.has("sasl.jaas.config"):
+        return {}
+    module = settings.parse("sasl.jaas.config", parse_jaas)
     if mechanism not in _LOGIN_MODULES.get(module.name, ()):
         modules = ", ".join(name for name, mechanisms in _LOGIN_MODULES.items() if mechanism in mechanisms)
         raise settings.bad_setting(
             "sasl.jaas.config", f"{module.name} does not support {mechanism}", hint=f"use {modules}"
         )
-
-
-def _token_source(settings: ClientSettings) -> TokenSource:
-    url = settings.get("sasl.oauthbearer.token.endpoint.url")
-    if static := settings.secret("offsite.oauth.token"):
-        return TokenSource(static=static)
-    if command := settings.get("offsite.oauth.token.command"):
-        return TokenSource(command=tuple(shlex.split(command)))
-    if path := settings.get("offsite.oauth.token.file") or url.removeprefix(_FILE_URL) * url.startswith(_FILE_URL):
-        return TokenSource(file=path)
-    if url:
-        raise settings.bad_setting(
-            "sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_SOURCE_HINT
-        )
-    raise settings.bad_setting("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_SOURCE_HINT)
+    return module.options

@@ -213,7 +213,7 @@ class PartitionWriter:
             try:
                 self._look_for_appended()
                 connection = self._send_unsent()
-                while len(self._pending) > allowed_in_flight:
+                while len(self._pending) > (0 if connection.login_due else allowed_in_flight):
                     self._take_ack(self._receive(connection))
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
                 self._start_over()

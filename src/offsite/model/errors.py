@@ -597,6 +597,12 @@ class KafkaUnreachable(KafkaUnavailable):
     id = "OFF-1501"
 
 
+class TokenEndpointUnavailable(KafkaUnreachable):
+    """The token endpoint did not answer, or asked to come again later, and no token of before is valid any more."""
+
+    id = "OFF-1509"
+
+
 class KafkaTimeout(KafkaUnavailable):
     """A broker took the request and did not answer within `request.timeout.ms`."""
 
@@ -686,6 +692,12 @@ class KafkaAuthenticationFailed(Denied):
     """The cluster did not accept the login: user, password, token or certificate."""
 
     id = "OFF-1701"
+
+
+class TokenRefused(KafkaAuthenticationFailed):
+    """The token endpoint gave no token for this client: id, secret, assertion or scope; or it is no token endpoint."""
+
+    id = "OFF-1706"
 
 
 class KafkaNotAuthorized(Denied):

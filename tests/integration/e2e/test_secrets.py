@@ -1,4 +1,5 @@
-"""A password, a key and a token: nobody sees them while a backup and a restore run, and they are nowhere afterwards.
+"""A password, a key, a token and the secret that fetches one: nobody sees them while a backup and a restore run, and
+they are nowhere afterwards.
 
 Looked at: command lines and environments of all processes, files of Spark (scratch, work folders, event log), the
 objects of the repository, log files, what commands print. The keys of a store are given in the environment, where
@@ -21,6 +22,7 @@ import pytest
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
+from tests.identity_provider import CLIENT, IdentityProvider, serving
 from tests.integration.e2e.command import started
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.e2e.watch import MARK, OWN, Watch
@@ -48,6 +50,16 @@ def s3() -> Iterator[str]:
         yield f"s3://{bucket}/prefix?endpoint={endpoint}"
 
 
+@pytest.fixture
+def provider(secure_broker: SecureBroker) -> Iterator[IdentityProvider]:
+    """Gives one token of an end far away, for a secret of its own."""
+    provider = IdentityProvider(secure_broker.certificates.server, lifetime_s=3600)
+    provider.secrets = {CLIENT: f"client-secret-{uuid.uuid4().hex}"}
+    provider.only_token = unsecured_token("alice")
+    with serving(provider):
+        yield provider
+
+
 @pytest.fixture(params=["local", pytest.param("cluster", marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
 def spark(request: pytest.FixtureRequest, tmp_path: Path, scratch: Path) -> Iterator[list[str]]:
     """The options that choose a Spark. Every process of it has the mark; a cluster's one logs its events."""
@@ -60,14 +72,17 @@ def spark(request: pytest.FixtureRequest, tmp_path: Path, scratch: Path) -> Iter
             yield ["--spark-master", url, "--spark-conf", "spark.driver.host=127.0.0.1"]  # or secrets would stay
 
 
-def test_no_secret_is_seen_while_it_is_used(
-    secure_broker: SecureBroker, s3: str, spark: list[str], tmp_path: Path, scratch: Path
+def test_no_secret_is_seen_while_it_is_used(  # noqa: PLR0917  # fixtures
+    secure_broker: SecureBroker, provider: IdentityProvider, s3: str, spark: list[str], tmp_path: Path, scratch: Path
 ) -> None:
-    """The backup logs in with the password, the restore with the token; the last command fails, with a traceback."""
+    """The backup logs in with the password, the restore with a token that workers fetch by the client's secret; the
+    last command has a token of its own, and fails, with a traceback."""
     store_keys = {name: f"{name}-{uuid.uuid4().hex}" for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")}
     password, token = secure_broker.users["alice"], unsecured_token("alice")
     watch = Watch(
-        secrets=store_keys | {"password": password, "token": token},
+        secrets=store_keys
+        | {"password": password, "token": token}
+        | {"client's secret": provider.secrets[CLIENT], "fetched token": provider.only_token},
         inherited=frozenset(store_keys),
         folders=(scratch, *([tmp_path / "worker-0" / "work", tmp_path / "events"] if spark else [])),
         mark=scratch.name,
@@ -84,23 +99,24 @@ def test_no_secret_is_seen_while_it_is_used(
     }
     topic = Cluster(secure_broker.info.bootstrap).make_topic()
     produce_to(secure_broker.info.bootstrap, topic, MESSAGES)
-    config = client_properties(secure_broker, tmp_path, password=password, token=token)
+    config = client_properties(secure_broker, tmp_path, password=password, token=token, provider=provider)
     backup = ["--kafka-config", config["password"], "--backup", "b", "--topics", topic]
-    restore = ["--kafka-config", config["token"], "--backup", "b", "--rename", f"{topic}={new_name(topic)}"]
+    restore = ["--backup", "b", "--rename", f"{topic}={new_name(topic)}", "--verbose", "--kafka-config"]
     with watch.looking():
         done = [
             started(*command, environment=environment)
             for command in (
                 ["init"],
                 ["backup", "run", *backup, *spark, "--verbose"],
-                ["restore", "run", *restore, *spark, "--yes", "--verbose"],
-                ["restore", "plan", *restore, "--verbose"],
+                ["restore", "run", *restore, config["client"], *spark, "--yes"],
+                ["restore", "plan", *restore, config["token"]],
             )
         ]
     assert [each.exit_code for each in done] == [0, 0, 0, 14], [each.stderr for each in done]
     assert done[1].result["records"] >= len(MESSAGES)  # other tests may have left schemas, which come along
     assert done[2].result["verified"] is True
     assert "Traceback" in done[3].stderr
+    assert provider.tokens
     for each in done:
         watch.look_at("what a command prints", (each.stdout + each.stderr).encode())
     watch.look_at("the log", (tmp_path / "log").read_bytes())
@@ -124,12 +140,18 @@ def event_log(folder: Path) -> Path:
     return folder / "conf"
 
 
-def client_properties(broker: SecureBroker, folder: Path, *, password: str, token: str) -> dict[str, Path]:
+def client_properties(
+    broker: SecureBroker, folder: Path, *, password: str, token: str, provider: IdentityProvider
+) -> dict[str, Path]:
     """A file for each way of logging in."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    by_token = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    client = f'clientId="{CLIENT}" clientSecret="{provider.secrets[CLIENT]}"'
     logins = {
         "password": f'sasl.mechanism=PLAIN\nsasl.jaas.config={module} required username="alice" password="{password}";',
         "token": f"sasl.mechanism=OAUTHBEARER\noffsite.oauth.token={token}",
+        "client": f"sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url={provider.url}\n"
+        f"ssl.truststore.location={broker.certificates.authority}\nsasl.jaas.config={by_token} required {client};",
     }
     head = f"bootstrap.servers={broker.info.listeners['SASL_PLAINTEXT']}\nsecurity.protocol=SASL_PLAINTEXT\n"
     for name, login in logins.items():

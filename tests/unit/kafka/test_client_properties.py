@@ -153,3 +153,28 @@ def test_a_broker_that_cannot_be_one_is_refused_with_its_line(name: str, value: 
         parse_client_properties(f"{name}={value}", source="f")
     with pytest.raises(BadKafkaConfig, match="is not a broker address"):
         parse_client_properties("bootstrap.servers=a", source="f", bootstrap=value)
+
+
+def test_a_host_name_check_that_is_off_and_old_tls_are_named_with_their_line() -> None:
+    properties = parse(
+        "security.protocol=SSL",
+        "ssl.endpoint.identification.algorithm=",
+        "ssl.enabled.protocols=TLSv1.3,TLSv1.1, TLSv1",
+        "ssl.protocol=TLSv1.1",
+    )
+    assert [warning.partition(": ")[0] for warning in properties.warnings] == [
+        f"client.properties:{n}" for n in (3, 4, 5)
+    ]
+    unchecked, old, oldest = properties.warnings
+    assert "ssl.endpoint.identification.algorithm: the host names of brokers are not checked" in unchecked
+    assert "ssl.enabled.protocols: offsite never speaks TLSv1.1, TLSv1:" in old
+    assert "ssl.protocol: offsite never speaks TLSv1.1:" in oldest
+    assert properties.config.tls is not None
+    assert properties.config.tls.protocols == ("TLSv1.3",)
+
+
+def test_tls_of_today_is_not_warned_of() -> None:
+    properties = parse("security.protocol=SSL", "ssl.enabled.protocols=TLSv1.2,TLSv1.3", "ssl.protocol=TLS")
+    assert properties.warnings == ()
+    assert properties.config.tls is not None
+    assert properties.config.tls.protocols == ("TLSv1.2", "TLSv1.3")

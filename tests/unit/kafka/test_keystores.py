@@ -13,7 +13,7 @@ import pytest
 from offsite.kafka import keystores
 from offsite.kafka.cluster import parse_client_properties
 from offsite.kafka.config import TlsConfig
-from offsite.kafka.net.broker_socket import _context
+from offsite.kafka.net.broker_socket import tls_context
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret, SecretHandling, handle_secrets
 from tests.certificates import Certificates, make_certificates
@@ -55,7 +55,7 @@ def _parts(pem: str) -> list[str]:
 def test_a_key_store_gives_a_key_that_fits_its_certificate(tmp_path: Path, kind: str) -> None:
     store = key_store(tmp_path, kind, "me")
     tls = read_tls(ssl__keystore__location=store, ssl__keystore__password=PASSWORD)
-    assert _context(tls)  # OpenSSL refuses a key of another certificate
+    assert tls_context(tls)  # OpenSSL refuses a key of another certificate
     assert PASSWORD not in repr(tls)
     assert tls.key_pem is not None
     assert tls.key_pem.reveal().startswith("-----BEGIN PRIVATE KEY-----")
@@ -64,7 +64,7 @@ def test_a_key_store_gives_a_key_that_fits_its_certificate(tmp_path: Path, kind:
 def test_a_key_may_have_a_password_of_its_own(tmp_path: Path) -> None:
     store = key_store(tmp_path, "JKS", "me", key_password=True)
     passwords = {"ssl__keystore__password": PASSWORD, "ssl__key__password": KEY_PASSWORD}
-    assert _context(read_tls(ssl__keystore__location=store, **passwords))
+    assert tls_context(read_tls(ssl__keystore__location=store, **passwords))
     with pytest.raises(BadKafkaConfig, match="the password of the key me is wrong") as caught:
         read_tls(ssl__keystore__location=store, ssl__keystore__password=PASSWORD)
     assert "ssl.key.password" in caught.value.hint
@@ -78,7 +78,7 @@ def test_a_short_password_of_openssl_is_enough(tmp_path: Path, certificates: Cer
         check=True,
     )
     tls = read_tls(ssl__keystore__location=store, ssl__keystore__password=SHORT)
-    assert _context(tls)
+    assert tls_context(tls)
     with pytest.raises(BadKafkaConfig, match="no trusted certificate"):
         read_tls(ssl__truststore__location=_without_key(certificates, store), ssl__truststore__password=SHORT)
 

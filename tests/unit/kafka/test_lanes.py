@@ -187,3 +187,28 @@ def test_others_do_not_wait_for_one_that_is_refused_again_and_again(
     finished(others)
     assert failed in ([], [refused])
     assert all(each.is_whole() for each in others)
+
+
+def test_a_lane_whose_login_is_due_reads_its_answers_before_it_sends_more(
+    partitions: list[Partition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a connection with requests in flight all the time comes to log in again."""
+    in_flight, send = list[int](), Connection.send
+
+    def noted(self: Connection, api: int, version: int, parts: Any, **options: Any) -> None:
+        if api == Api.PRODUCE:
+            in_flight.append(self.in_flight)
+        send(self, api, version, parts, **options)
+
+    monkeypatch.setattr(Connection, "send", noted)
+    for is_due in (False, True):
+        monkeypatch.setattr(Connection, "login_due", property(lambda _, is_due=is_due: is_due))
+        in_flight.clear()
+        for _ in range(ROUNDS):
+            for partition in partitions:
+                partition.send()
+        assert (max(in_flight) <= 2) is is_due
+        for partition in partitions:
+            partition.writer.flush()
+    finished(partitions)
+    assert all(partition.is_whole() for partition in partitions)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from offsite.kafka.cluster import _cluster
-from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenEndpoint, TokenSource
+from offsite.kafka.net import token_endpoint
 from offsite.kafka.net.sasl import authenticate
+from offsite.kafka.net.token_endpoint import AccessToken
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.model.errors import KafkaAuthenticationFailed
+from offsite.model.errors import KafkaAuthenticationFailed, KafkaUnreachable, TokenEndpointUnavailable
 from offsite.model.secret import Secret
 
 PASSWORD = "pencil-sharp"
@@ -127,3 +129,65 @@ def test_a_secret_that_can_be_overheard_is_warned_of(
 def test_what_nobody_can_overhear_is_not_warned_of(safe: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
     _cluster(safe)
     assert not caplog.messages
+
+
+def test_a_kept_token_that_a_broker_refuses_is_fetched_anew_and_a_fresh_one_is_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The provider may have called it back, or signs by another key since: a run that follows goes on."""
+    fetched = list[str]()
+
+    def fetch(_: TokenEndpoint) -> AccessToken:
+        fetched.append(f"token-{len(fetched)}")
+        return AccessToken(text=fetched[-1], lifetime_s=600)
+
+    monkeypatch.setattr(token_endpoint, "fetch_token", fetch)
+    endpoint = TokenEndpoint(url=f"https://{monkeypatch!r}/", client_id="me", client_secret=Secret("s"))
+    sasl = SaslConfig(mechanism="OAUTHBEARER", token=TokenSource(endpoint=endpoint, extensions=(("pool", "a"),)))
+    broker = TokenBroker()
+    authenticate(sasl, broker)
+    authenticate(sasl, broker)
+    assert broker.heard[-1] == b"n,,\x01auth=Bearer token-0\x01pool=a\x01\x01"
+    broker.refused = {"token-0"}
+    with pytest.raises(KafkaUnreachable, match="kept since an earlier login"):
+        authenticate(sasl, broker)
+    authenticate(sasl, broker)
+    broker.refused = {"token-1", "token-2"}
+    with pytest.raises(KafkaUnreachable):
+        authenticate(sasl, broker)
+    with pytest.raises(KafkaAuthenticationFailed, match="invalid_token") as caught:
+        authenticate(sasl, broker)
+    assert fetched == ["token-0", "token-1", "token-2"]
+    assert "audience" in caught.value.hint
+
+
+class TokenBroker:
+    """Takes every token but those of `refused`, by the two rounds of RFC 7628."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.refused = set[str]()
+
+    def __call__(self, request: Request[Any]) -> Any:
+        if request.api is Api.SASL_HANDSHAKE:
+            return request.parse(Decoder(memoryview(Encoder().i16(0).i32(0).done())))
+        self.heard.append(Decoder(memoryview(request.body)).blob())
+        problem = b'{"status":"invalid_token"}'
+        if self.heard[-1] == b"\x01":
+            body = Encoder().i16(58).string(problem.decode()).blob(b"").i64(0).done()
+        else:
+            is_refused = any(token.encode() in self.heard[-1] for token in self.refused)
+            body = Encoder().i16(0).string("").blob(problem * is_refused).i64(0).done()
+        return request.parse(Decoder(memoryview(body)))
+
+
+def test_a_provider_that_is_down_is_told_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(_: TokenEndpoint) -> AccessToken:
+        raise TokenEndpointUnavailable("down")
+
+    monkeypatch.setattr(token_endpoint, "fetch_token", fetch)
+    endpoint = TokenEndpoint(url=f"https://{monkeypatch!r}/down", client_id="me", client_secret=Secret("s"))
+    broker = TokenBroker()
+    with pytest.raises(TokenEndpointUnavailable):
+        authenticate(SaslConfig(mechanism="OAUTHBEARER", token=TokenSource(endpoint=endpoint)), broker)
+    assert broker.heard == []

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from offsite.kafka.config import BrokerAddress, KafkaConfig, TlsConfig
+from offsite.kafka.config import TLS_PROTOCOLS, BrokerAddress, KafkaConfig, TlsConfig
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaTimeout, KafkaUnreachable
 from offsite.model.units import KIB, MIB
 
@@ -71,7 +71,7 @@ def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ss
     accepted and `KafkaUnreachable` when the broker does not speak TLS. Timeouts pass as `TimeoutError`."""
     import ssl
 
-    context = _context(tls)
+    context = tls_context(tls)
     try:
         return context.wrap_socket(plain, server_hostname=address.host)
     except ssl.SSLCertVerificationError as error:
@@ -87,12 +87,21 @@ def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ss
 
 
 @lru_cache(maxsize=8)  # one per cluster of a process; a new context reads the whole trust store
-def _context(tls: TlsConfig) -> ssl.SSLContext:
+def tls_context(tls: TlsConfig) -> ssl.SSLContext:
+    """The context of a client. Raises `BadKafkaConfig` for certificates that cannot be used."""
     import ssl
 
-    context = ssl.create_default_context(cadata=tls.ca_pem or None)
+    try:
+        context = ssl.create_default_context(cadata=tls.ca_pem or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise BadKafkaConfig(
+            "the trusted certificates cannot be used", hint="check ssl.truststore.*, ssl.ca.* and https.ca.*"
+        ) from error
+    if tls.trusts_machine:
+        context.load_default_certs()
     context.check_hostname = tls.check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the platform's own minimum
+    versions = [ssl.TLSVersion[protocol.replace(".", "_")] for protocol in tls.protocols or TLS_PROTOCOLS]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)  # whatever the platform's own are
     # Trust anchors of Kafka users are often leaf or intermediate certificates, as Java accepts them.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)

@@ -3,19 +3,24 @@
 Requests may be pipelined: every `send` is answered by one `receive`, in order. After any error the connection is closed
 and must be discarded (`usable` is false); the caller handles a lost answer. An answer with a wrong correlation id, of a
 wrong length, or with unreadable content is an error of the connection too: later answers would be no better.
+
+A login may have an end (KIP-368). Before the end the connection logs in again, ahead of a request sent with nothing in
+flight: a broker hangs up on the first request behind the end.
 """
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from offsite.kafka.config import BrokerAddress, KafkaConfig
+from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig
 from offsite.kafka.net.broker_socket import (
     AHEAD_BYTES,
     MAX_RESPONSE_BYTES,
@@ -28,7 +33,13 @@ from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request, api_name, release_of, request_header
 from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
 from offsite.model.clock import Wait
-from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaTooOld,
+    KafkaUnreachable,
+    TokenEndpointUnavailable,
+)
 from offsite.model.units import KIB, MIB
 
 if TYPE_CHECKING:
@@ -50,6 +61,9 @@ _SMALL_RESPONSE_BYTES = 64 * KIB
 MAX_GREETING_BYTES = 1 * MIB
 """The largest answer taken before authentication: versions of a hundred APIs take 600 bytes, a round of a SASL
 mechanism some kilobytes."""
+LOGIN_AGAIN = (0.85, 0.95)
+"""A connection logs in again between these parts of the session's lifetime, as Kafka's own client does: drawn by lot,
+because connections that opened together would log in together."""
 MAX_ANSWER_BYTES = 64 * MIB
 """The largest answer taken except records: metadata of a million partitions. As objects the answer takes ten times as
 much memory."""
@@ -73,6 +87,8 @@ class Connection:
         self._head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_greeted = True
+        self._sasl = config.sasl
+        self._login_due_s = self._session_end_s = inf
         self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
 
     @classmethod
@@ -97,8 +113,9 @@ class Connection:
 
     @property
     def stale(self) -> bool:
-        """Whether the broker has closed an idle connection (or sent something unasked). Does not block."""
-        if len(self._ahead):
+        """Whether the broker has closed an idle connection (or sent something unasked), or will, as the session has
+        ended. Does not block."""
+        if len(self._ahead) or monotonic() >= self._session_end_s:
             return True
         try:
             self._sock.setblocking(False)
@@ -108,6 +125,12 @@ class Connection:
         finally:
             with suppress(OSError):
                 self._set_timeout(self._timeout_s)
+
+    @property
+    def login_due(self) -> bool:
+        """Whether the session ends soon. Whoever keeps requests in flight reads all answers first: then the next
+        request waits for another login."""
+        return monotonic() >= self._login_due_s
 
     def call(self, request: Request[T]) -> T:
         """Send one request and read the answer. Errors as for `send` and `receive`."""
@@ -125,7 +148,9 @@ class Connection:
 
     def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
         """Send a request with the body `parts` back to back, without a join. The caller may reuse the parts
-        afterwards."""
+        afterwards. Raises the errors of `Connection.open` where a login is due."""
+        if self._sasl is not None and not self._unanswered and self.login_due:
+            self._log_in_again(self._sasl)
         self._correlation = (self._correlation + 1) % _MAX_CORRELATION
         header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
         size = len(header) + sum(map(len, parts))
@@ -180,10 +205,31 @@ class Connection:
     def _greet(self, config: KafkaConfig) -> None:
         self._versions = self.call(_api_versions())
         if config.sasl is not None:
-            from offsite.kafka.net.sasl import authenticate
-
-            authenticate(config.sasl, self.call, host=self.address.host)
+            self._log_in(config.sasl)
         self._is_greeted = True
+
+    def _log_in(self, sasl: SaslConfig) -> None:
+        from offsite.kafka.net.sasl import authenticate
+
+        self._login_due_s = inf  # the login's own requests do not log in
+        session = authenticate(sasl, self.call, host=self.address.host)
+        lifetime_s = session.lifetime_s or inf
+        self._login_due_s = session.began_s + random.uniform(*LOGIN_AGAIN) * lifetime_s  # noqa: S311  # no secret
+        self._session_end_s = session.began_s + lifetime_s
+
+    def _log_in_again(self, sasl: SaslConfig) -> None:
+        end_s = self._session_end_s
+        try:
+            self._log_in(sasl)
+        except TokenEndpointUnavailable:
+            left_s = end_s - monotonic()
+            if left_s <= 0:
+                self.close()
+                raise
+            self._login_due_s = monotonic() + left_s / 2  # nothing was sent: the session goes on
+        except BaseException:
+            self.close()
+            raise
 
     def _send_all(self, parts: list[Buffer], size: int) -> None:
         if not self._gathers:

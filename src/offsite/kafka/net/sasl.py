@@ -2,9 +2,9 @@
 
 The mechanisms are kafka-python's. Two parts are offsite's own. A SCRAM challenge is checked before the answer: a false
 broker could ask for few iterations, to find the password from the proof by guessing, or for so many iterations that the
-client never returns. An OAUTHBEARER token is read from the source for every new connection, and never kept. Source:
-KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol); RFC 5802, RFC 7677 (at least 4,096
-iterations; Kafka allows no fewer).
+client never returns. An OAUTHBEARER token is read from a file or a command for every login, and never kept; only tokens
+of an endpoint are (`token_endpoint`). Source: KIP-43, KIP-84, KIP-255, KIP-368 (sessions end), KIP-152
+(SaslAuthenticate inside the Kafka protocol); RFC 5802, RFC 7677 (at least 4,096 iterations; Kafka allows no fewer).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from offsite.kafka.config import MECHANISMS, SaslConfig, TokenSource
@@ -20,7 +21,7 @@ from offsite.kafka.net import kerberos, msk
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 _MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker gone mad
@@ -31,7 +32,10 @@ _WRONG_PROOF_HINT = (
     "is this your broker? A server without a valid proof may be an impostor: check the address before you send a "
     "password"
 )
-_LOGIN_HINT = "check username, password and mechanism"
+_OF_PASSWORDS, _OF_TOKENS = (
+    "check username, password and mechanism",
+    "check the token's issuer, audience, scope and end, and the SASL extensions",
+)
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
@@ -52,23 +56,36 @@ class _Round:
     code: int
     message: str
     data: bytes
+    lifetime_ms: int
 
 
-def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> None:
-    """Log in through `call`, one request after another. `host`: the broker's name, for logins that are made for one
-    broker. Raises `KafkaAuthenticationFailed` when the broker refuses the login, `BadKafkaConfig` when the broker lacks
-    the mechanism."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A login that the broker ends (KIP-368). `began_s`: no later than the broker's own start, of the monotonic clock.
+    `lifetime_s`: 0 for a session without an end."""
+
+    began_s: float
+    lifetime_s: float
+
+
+def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> Session:
+    """Log in through `call`, one request after another. The credentials are read before the first request, so that
+    nothing was sent where they cannot be had. `host`: the broker's name, for logins that are made for one broker.
+    Raises `KafkaAuthenticationFailed` when the broker refuses the login, `BadKafkaConfig` when the broker lacks the
+    mechanism."""
     if sasl.mechanism not in MECHANISMS:
         raise BadKafkaConfig(
             f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
         )
+    mechanism, login_s = _mechanism(sasl, host), monotonic()
+    sent = mechanism.auth_bytes()
     _check_handshake(sasl, call(_handshake(sasl.mechanism)))
-    mechanism = _mechanism(sasl, host)
     for number in range(_MAX_ROUNDS):
-        sent = mechanism.auth_bytes()
+        began_s = monotonic()
         answer: _Round = call(_round(sent))
         if answer.code:
-            raise _refused(sasl, answer.message or error_name(answer.code), hint=_refused_hint(sasl))
+            _check_token_was_fresh(sasl, login_s)
+            raise _refused(sasl, answer.message or error_name(answer.code))
         try:
             if number == 0 and sasl.mechanism.startswith("SCRAM"):
                 check_challenge(sent, answer.data)
@@ -76,7 +93,8 @@ def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> None:
         except (ValueError, KeyError) as error:
             raise _refused(sasl, f"the broker's proof is wrong: {error}", hint=_WRONG_PROOF_HINT) from error
         if mechanism.is_done():
-            return
+            return Session(began_s=began_s, lifetime_s=answer.lifetime_ms / 1000)
+        sent = mechanism.auth_bytes()
     raise _refused(sasl, "the exchange did not end")
 
 
@@ -93,6 +111,9 @@ def _mechanism(sasl: SaslConfig, host: str) -> Any:  # noqa: ANN401  (kafka-pyth
             if sasl.token is None:
                 raise BadKafkaConfig("OAUTHBEARER needs a token", hint="set a token, a token file or a token command")
             return read_token(sasl.token)
+
+        def extensions(self) -> dict[str, str]:
+            return dict(sasl.token.extensions) if sasl.token else {}
 
     return get_sasl_mechanism(sasl.mechanism)(
         sasl_mechanism=sasl.mechanism,
@@ -112,9 +133,7 @@ def _handshake(mechanism: str) -> Request[_Handshake]:
 
 def _round(data: bytes) -> Request[_Round]:
     def read(answer: Decoder) -> _Round:
-        reply = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
-        answer.i64()  # how long the session may last: ours are shorter
-        return reply
+        return _Round(code=answer.i16(), message=answer.string(), data=answer.blob(), lifetime_ms=max(0, answer.i64()))
 
     body = Encoder().blob(data).done()
     return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, read=read)
@@ -131,15 +150,31 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
         )
 
 
+def _check_token_was_fresh(sasl: SaslConfig, login_s: float) -> None:
+    """Forget a token that a broker refused. Raises `KafkaUnreachable`, for another attempt, where the token was kept
+    from an earlier login: the identity provider may have called it back, or changed its keys."""
+    if sasl.token is None or sasl.token.endpoint is None:
+        return
+    from offsite.kafka.net.token_endpoint import shared_tokens
+
+    if shared_tokens.discard(sasl.token.endpoint, login_s):
+        raise KafkaUnreachable(
+            "a broker refused a token that is kept since an earlier login", hint="the next login fetches a fresh one"
+        )
+
+
 def _refused_hint(sasl: SaslConfig) -> str:
     if sasl.aws is not None:
         return msk.REFUSED_HINT
-    return kerberos.REFUSED_HINT if sasl.kerberos is not None else _LOGIN_HINT
+    if sasl.kerberos is not None:
+        return kerberos.REFUSED_HINT
+    return _OF_TOKENS if sasl.token else _OF_PASSWORDS
 
 
-def _refused(sasl: SaslConfig, why: str, *, hint: str = _LOGIN_HINT) -> KafkaAuthenticationFailed:
+def _refused(sasl: SaslConfig, why: str, *, hint: str = "") -> KafkaAuthenticationFailed:
     who = f" as {sasl.username}" if sasl.username else ""
-    return KafkaAuthenticationFailed(f"{sasl.mechanism} authentication{who} failed: {why}", hint=hint)
+    message = f"{sasl.mechanism} authentication{who} failed: {why}"
+    return KafkaAuthenticationFailed(message, hint=hint or _refused_hint(sasl))
 
 
 def check_challenge(sent: bytes, answer: bytes) -> None:
@@ -158,9 +193,14 @@ def check_challenge(sent: bytes, answer: bytes) -> None:
 
 
 def read_token(source: TokenSource) -> str:
-    """Read the token now. Raises `KafkaAuthenticationFailed`; the message never holds the command's output."""
+    """Read the token now; that of an endpoint may be kept. Raises `KafkaAuthenticationFailed`,
+    `TokenEndpointUnavailable`; the message never holds the command's output."""
     if source.static is not None:
         return source.static.reveal()
+    if source.endpoint is not None:
+        from offsite.kafka.net.token_endpoint import shared_tokens
+
+        return shared_tokens.token(source.endpoint)
     token = _read_file(source.file) if source.file else _run(source.command)
     if not token.strip():
         raise KafkaAuthenticationFailed(
