@@ -98,10 +98,9 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"cannot read {path}: {error}", hint="check --kafka-config") from error
     properties = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
     config = properties.config
-    if config.has_secret:
-        files = [(file, exposure(file.stat())) for file in (path, *_key_files(text)) if file.is_file()]
-        exposure_warnings = (f"{file} contains a secret, and {why}" for file, why in files if why)
-        properties = replace(properties, warnings=(*properties.warnings, *exposure_warnings))
+    files = [(file, exposure(file.stat())) for file in _secret_files(path, text, config) if file.is_file()]
+    exposure_warnings = (f"{file} contains a secret, and {why}" for file, why in files if why)
+    properties = replace(properties, warnings=(*properties.warnings, *exposure_warnings))
     again = ExecutorConfigReader(
         path=str(path),
         bootstrap=",".join(map(str, config.bootstrap)),
@@ -111,10 +110,14 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
     return replace(properties, config=replace(config, read_again=again))
 
 
-def _key_files(text: str) -> Iterator[Path]:
+def _secret_files(path: Path, text: str, config: KafkaConfig) -> Iterator[Path]:
+    if config.has_secret:
+        yield path
     for setting in parse_properties(text):
         if setting.name in _KEY_FILES and setting.value:
             yield Path(setting.value)
+    if config.sasl is not None and config.sasl.kerberos is not None:
+        yield from map(Path, filter(None, (config.sasl.kerberos.keytab, config.sasl.kerberos.ticket_cache)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

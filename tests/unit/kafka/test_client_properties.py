@@ -146,6 +146,36 @@ def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     assert [str(key) in each for each in read_client_properties(file).warnings] == [True]
 
 
+@pytest.mark.parametrize("in_jaas", [True, False])
+def test_a_keytab_that_everybody_can_read_is_warned_of(tmp_path: Path, in_jaas: bool) -> None:
+    """The properties file has no secret, and may be read by all."""
+    (keytab := tmp_path / "backup.keytab").write_bytes(b"\5\2")
+    module = "com.sun.security.auth.module.Krb5LoginModule"
+    by_jaas = f'sasl.jaas.config={module} required useKeyTab=true keyTab="{keytab}" principal="backup";\n'
+    by_name = f"sasl.kerberos.keytab={keytab}\nsasl.kerberos.principal=backup\n"
+    (file := tmp_path / "client.properties").write_text(
+        "bootstrap.servers=broker:9093\nsecurity.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n"
+        + (by_jaas if in_jaas else by_name)
+    )
+    file.chmod(0o644)
+    keytab.chmod(0o644)
+    (warning,) = read_client_properties(file).warnings
+    assert warning.startswith(f"{keytab} contains a secret, and every user of this machine can read")
+    keytab.chmod(0o640)
+    assert read_client_properties(file).warnings == ()
+
+
+def test_a_token_file_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+    (token := tmp_path / "token").write_text("token")
+    (file := tmp_path / "client.properties").write_text(
+        "bootstrap.servers=broker:9093\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        f"offsite.oauth.token.file={token}\n"
+    )
+    token.chmod(0o644)
+    (warning,) = read_client_properties(file).warnings
+    assert warning.startswith(f"{token} contains a secret, and every user of this machine can read")
+
+
 @pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
 @pytest.mark.parametrize("value", ["h;9092", "SSL://h:9092", "http://h:9092", "h:port"])
 def test_a_broker_that_cannot_be_one_is_refused_with_its_line(name: str, value: str) -> None:
