@@ -1,7 +1,8 @@
-"""Logins of Amazon MSK by IAM (`AWS_MSK_IAM`), in the words of aws-msk-iam-auth: which AWS identity, and which region.
+"""Logins of Amazon MSK by IAM (`AWS_MSK_IAM`, or signed tokens of `OAUTHBEARER`), in the words of aws-msk-iam-auth:
+which AWS identity, and which region.
 
 Holds no secret: credentials are found by botocore where the connection is made (`kafka/net/msk.py`).
-Source: aws-msk-iam-auth, its options of `IAMLoginModule`.
+Source: aws-msk-iam-auth, its options of `IAMLoginModule`, which its handler for tokens takes as well.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from offsite.model.errors import BadKafkaConfig
 
 MECHANISM = "AWS_MSK_IAM"
 LOGIN_MODULE = "IAMLoginModule"
+TOKEN_HANDLER = "IAMOAuthBearerLoginCallbackHandler"  # noqa: S105  # a class of Java
 SETTINGS = frozenset({"sasl.client.callback.handler.class"})  # names the class of Java that does what offsite does
 _HOST = re.compile(r"[^/]+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?", re.IGNORECASE)
 _FIELDS = {
@@ -43,7 +45,7 @@ def aws_login(options: Mapping[str, str]) -> AwsLogin:
     unknown = sorted(options.keys() - _FIELDS.keys() - _WITHOUT_MEANING)
     if unknown:
         raise BadKafkaConfig(
-            f"{LOGIN_MODULE} has options that offsite lacks: {', '.join(unknown)}",
+            f"the line has options that offsite lacks: {', '.join(unknown)}",
             hint=f"use {', '.join(_FIELDS)}; put access keys into a profile of AWS, and name it by awsProfileName",
         )
     login = AwsLogin(**{field: options[option] for option, field in _FIELDS.items() if options.get(option)})

@@ -100,15 +100,16 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """The source of an OAUTHBEARER token. Exactly one of the first four fields is set. A file and a command are asked
-    again for every connection; an endpoint's token is kept until it nears its end. Arguments of a command may be
-    secrets (`curl -d client_secret=…`), and are treated as secrets. `extensions`: sent along with the token, in
-    order."""
+    """The source of an OAUTHBEARER token. Exactly one of the first five fields is set. A file and a command are asked
+    again for every connection; an endpoint's token is kept until it nears its end. `aws`: signed for each login by the
+    credentials of that identity, as Amazon MSK wants it. Arguments of a command may be secrets (`curl -d
+    client_secret=…`), and are treated as secrets. `extensions`: sent along with the token, in order."""
 
     static: Secret | None = None
     file: str = ""
     command: tuple[str, ...] = field(default=(), repr=False)
     endpoint: TokenEndpoint | None = None
+    aws: aws_login.AwsLogin | None = None
     extensions: tuple[tuple[str, str], ...] = ()
 
     @property

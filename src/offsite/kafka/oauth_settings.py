@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from offsite.kafka import aws_login
 from offsite.kafka.config import ClientAssertion, TlsConfig, TokenEndpoint, TokenSource
 from offsite.kafka.security_settings import ClientSettings, read_jaas, read_tls, read_trusted
 from offsite.model.machine import is_loopback
@@ -87,6 +88,8 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")  # RFC 7628, 3.1, as Kafka
 def read_token_source(settings: ClientSettings) -> TokenSource:
     """Read where tokens come from. Raises `BadKafkaConfig` with file and line."""
     options = read_jaas(settings, "OAUTHBEARER")
+    if settings.get(_HANDLER).endswith(f".{aws_login.TOKEN_HANDLER}"):
+        return TokenSource(aws=settings.placed("sasl.jaas.config", lambda: aws_login.aws_login(options)))
     extensions = tuple(sorted(dict(_extensions(settings, options)).items()))
     url = settings.get(_URL)
     if static := settings.secret("offsite.oauth.token"):
@@ -103,7 +106,7 @@ def read_token_source(settings: ClientSettings) -> TokenSource:
 def oauth_warnings(settings: ClientSettings, source: TokenSource) -> Iterator[str]:
     """Yield a line for each setting that is unsafe, or says what offsite does not do."""
     handler = settings.get(_HANDLER)
-    if handler and not handler.endswith(".OAuthBearerLoginCallbackHandler"):
+    if handler and source.aws is None and not handler.endswith(".OAuthBearerLoginCallbackHandler"):
         yield settings.located(_HANDLER, f"offsite has no {handler}, and gets tokens as the other settings say")
     if source.endpoint is None:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from offsite.kafka.aws_login import AwsLogin, region_of
 from offsite.kafka.cluster import parse_client_properties
-from offsite.kafka.config import SaslConfig
+from offsite.kafka.config import SaslConfig, TokenSource
 from offsite.kafka.net import msk
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
@@ -51,16 +52,31 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 class MskBroker:
     """The other end of a login."""
 
+    welcome = b"{}"
+
     def __init__(self, **keys: AwsKey) -> None:
         self.judge = MskJudge(keys=dict(keys), host=HOST)
 
     def __call__(self, request: Request[Any]) -> Any:
         if request.api is Api.SASL_HANDSHAKE:
             return request.parse(Decoder(memoryview(Encoder().i16(0).i32(0).done())))
-        verdict = self.judge.refusal(Decoder(memoryview(request.body)).blob())
-        answer = b"" if verdict else b"{}"
+        verdict = self.verdict(Decoder(memoryview(request.body)).blob())
+        answer = b"" if verdict else self.welcome
         body = Encoder().i16(58 if verdict else 0).string(verdict).blob(answer).i64(0).done()
         return request.parse(Decoder(memoryview(body)))
+
+    def verdict(self, message: bytes) -> str:
+        return self.judge.refusal(message)
+
+
+class TokenBroker(MskBroker):
+    """The same for `OAUTHBEARER`."""
+
+    welcome = b""
+
+    def verdict(self, message: bytes) -> str:
+        (token,) = re.findall(rb"\x01auth=Bearer ([\w-]+)\x01\x01$", message)
+        return self.judge.refusal_of_token(token.decode())
 
 
 def log_in(broker: MskBroker, login: AwsLogin | None = None, *, host: str = HOST) -> None:
@@ -81,6 +97,38 @@ def test_settings_are_those_of_amazon_s_own_client() -> None:
     assert read(f"sasl.jaas.config={MODULE} {options} awsDebugCreds=true;", HANDLER).aws == AwsLogin(
         profile="backup", role_arn="arn:aws:iam::1:role/r", session_name="s", sts_region="eu-west-2"
     )
+
+
+@pytest.mark.usefixtures("key")
+def test_signed_tokens_pass_where_oauthbearer_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = parse_client_properties(
+        f"bootstrap.servers={HOST}:9098\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n"
+        "sasl.login.callback.handler.class=software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler\n",
+        source="client.properties",
+    )
+    assert properties.warnings == ()
+    sasl = properties.config.sasl
+    assert sasl is not None
+    authenticate(sasl, TokenBroker(AKIA1=AwsKey(secret=SECRET)), host=HOST)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "tok/en+with=signs")
+    authenticate(sasl, TokenBroker(AKIA1=AwsKey(secret=SECRET, token="tok/en+with=signs")), host=HOST)
+    with pytest.raises(KafkaAuthenticationFailed, match="wrong signature") as caught:
+        authenticate(sasl, TokenBroker(AKIA1=AwsKey(secret="another", token="tok/en+with=signs")), host=HOST)
+    assert "kafka-cluster:Connect" in caught.value.hint
+
+
+def test_options_of_signed_tokens_are_those_of_signed_messages() -> None:
+    text = (
+        f"bootstrap.servers={HOST}:9098\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        'sasl.jaas.config=OAuthBearerLoginModule required awsProfileName="backup" {};\n'
+        "sasl.login.callback.handler.class=software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler\n"
+    )
+    sasl = parse_client_properties(text.format("awsDebugCreds=true"), source="f").config.sasl
+    assert sasl is not None
+    assert sasl.token == TokenSource(aws=AwsLogin(profile="backup"))
+    with pytest.raises(BadKafkaConfig, match=r"f:4: sasl\.jaas\.config: .* lacks: clientSecret"):
+        parse_client_properties(text.format("clientSecret=hunter2"), source="f")
 
 
 @pytest.mark.parametrize(

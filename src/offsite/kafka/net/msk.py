@@ -1,12 +1,14 @@
-"""The mechanism `AWS_MSK_IAM`: one message, signed by the credentials of an AWS identity (Signature Version 4).
+"""The mechanism `AWS_MSK_IAM`: one message, signed by the credentials of an AWS identity (Signature Version 4); and the
+tokens that Amazon MSK takes by `OAUTHBEARER`: a URL that is signed in the same way.
 
-The signature is kafka-python's. The credentials are found by botocore in the calling process: in variables, profiles,
-the web identity of a pod, the metadata of an instance. Credentials that end are renewed by botocore before they do.
-Each login signs anew: a signature is good for 15 minutes.
+The signature of a message is kafka-python's, that of a token botocore's. The credentials are found by botocore in the
+calling process: in variables, profiles, the web identity of a pod, the metadata of an instance. Credentials that end
+are renewed by botocore before they do. Each login signs anew: a signature is good for 15 minutes.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
 from typing import Any
@@ -20,6 +22,7 @@ _CREDENTIALS_HINT = (
     "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run as a role; workers of a Spark cluster need "
     "credentials of their own"
 )
+_TOKEN_LIFETIME_S = 900  # what Amazon's own clients ask for
 REFUSED_HINT = "check that this AWS identity may kafka-cluster:Connect to the cluster, and the clock of this machine"
 
 _lock = threading.Lock()
@@ -52,6 +55,18 @@ class MskIam:
 
     def is_done(self) -> bool:
         return self._is_done
+
+
+def signed_token(login: AwsLogin, host: str) -> str:
+    """A token for `OAUTHBEARER`, as aws-msk-iam-auth makes it. Raises as `MskIam.auth_bytes`."""
+    credentials, region = _credentials(login), _region(login, host)
+    from botocore.auth import SigV4QueryAuth  # type: ignore[import-untyped]
+    from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
+
+    url = f"https://kafka.{region}.amazonaws.com/"
+    request = AWSRequest("GET", url, params={"Action": "kafka-cluster:Connect"})
+    SigV4QueryAuth(credentials, "kafka-cluster", region, expires=_TOKEN_LIFETIME_S).add_auth(request)
+    return base64.urlsafe_b64encode(f"{request.url}&User-Agent=offsite".encode()).decode().rstrip("=")
 
 
 def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no types)

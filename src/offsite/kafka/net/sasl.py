@@ -110,7 +110,7 @@ def _mechanism(sasl: SaslConfig, host: str) -> Any:  # noqa: ANN401  (kafka-pyth
         def token(self) -> str:
             if sasl.token is None:
                 raise BadKafkaConfig("OAUTHBEARER needs a token", hint="set a token, a token file or a token command")
-            return read_token(sasl.token)
+            return read_token(sasl.token, host)
 
         def extensions(self) -> dict[str, str]:
             return dict(sasl.token.extensions) if sasl.token else {}
@@ -164,7 +164,7 @@ def _check_token_was_fresh(sasl: SaslConfig, login_s: float) -> None:
 
 
 def _refused_hint(sasl: SaslConfig) -> str:
-    if sasl.aws is not None:
+    if sasl.aws is not None or (sasl.token is not None and sasl.token.aws is not None):
         return msk.REFUSED_HINT
     if sasl.kerberos is not None:
         return kerberos.REFUSED_HINT
@@ -192,15 +192,17 @@ def check_challenge(sent: bytes, answer: bytes) -> None:
         )
 
 
-def read_token(source: TokenSource) -> str:
-    """Read the token now; that of an endpoint may be kept. Raises `KafkaAuthenticationFailed`,
-    `TokenEndpointUnavailable`; the message never holds the command's output."""
+def read_token(source: TokenSource, host: str = "") -> str:
+    """Read the token now; that of an endpoint may be kept. `host`: the broker's name. Raises
+    `KafkaAuthenticationFailed`, `TokenEndpointUnavailable`; the message never holds the command's output."""
     if source.static is not None:
         return source.static.reveal()
     if source.endpoint is not None:
         from offsite.kafka.net.token_endpoint import shared_tokens
 
         return shared_tokens.token(source.endpoint)
+    if source.aws is not None:
+        return msk.signed_token(source.aws, host)
     token = _read_file(source.file) if source.file else _run(source.command)
     if not token.strip():
         raise KafkaAuthenticationFailed(
