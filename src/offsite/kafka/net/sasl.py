@@ -78,13 +78,13 @@ def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> Session:
             f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
         )
     mechanism, login_s = _mechanism(sasl, host), monotonic()
-    sent = mechanism.auth_bytes()
+    first = sent = mechanism.auth_bytes()
     _check_handshake(sasl, call(_handshake(sasl.mechanism)))
     for number in range(_MAX_ROUNDS):
         began_s = monotonic()
         answer: _Round = call(_round(sent))
         if answer.code:
-            _check_token_was_fresh(sasl, login_s)
+            _check_token_was_fresh(sasl, first, login_s)
             raise _refused(sasl, answer.message or error_name(answer.code))
         try:
             if number == 0 and sasl.mechanism.startswith("SCRAM"):
@@ -150,14 +150,14 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
         )
 
 
-def _check_token_was_fresh(sasl: SaslConfig, login_s: float) -> None:
-    """Forget a token that a broker refused. Raises `KafkaUnreachable`, for another attempt, where the token was kept
-    from an earlier login: the identity provider may have called it back, or changed its keys."""
+def _check_token_was_fresh(sasl: SaslConfig, message: bytes, login_s: float) -> None:
+    """Forget the token of a message that a broker refused. Raises `KafkaUnreachable`, for another attempt, where the
+    token was kept from an earlier login: the identity provider may have called it back, or changed its keys."""
     if sasl.token is None or sasl.token.endpoint is None:
         return
     from offsite.kafka.net.token_endpoint import shared_tokens
 
-    if shared_tokens.discard(sasl.token.endpoint, login_s):
+    if shared_tokens.discard(sasl.token.endpoint, message, login_s):
         raise KafkaUnreachable(
             "a broker refused a token that is kept since an earlier login", hint="the next login fetches a fresh one"
         )

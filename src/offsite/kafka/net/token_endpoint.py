@@ -85,11 +85,13 @@ class TokenCache:
                 self._refresh(endpoint, kept, now_s)
             return kept.token
 
-    def discard(self, endpoint: TokenEndpoint, since_s: float) -> bool:
-        """Forget the token, which a broker refused. Returns whether the token was fetched before `since_s`: then a
-        fresh one may do."""
+    def discard(self, endpoint: TokenEndpoint, message: bytes, since_s: float) -> bool:
+        """Forget the token of `message`, which a broker refused. Returns whether a fresh one may do: the token was
+        fetched before `since_s`, or another thread has a newer one already."""
         kept = self._kept.setdefault(endpoint, _Kept())
         with kept.lock:
+            if kept.token.encode() not in message:
+                return True
             kept.refresh_s = kept.end_s = -inf
             return kept.fetched_s < since_s
 
