@@ -20,7 +20,7 @@ from offsite.operator.kubernetes.agents import TEMPORARY_FOLDER, USER_ID
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "deploy" / "image" / "Dockerfile"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = ("operator", "kubernetes")
+EXTRAS = ("operator", "kubernetes", "msk", "oauth")
 PINNED = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements" / "image.txt").read_text(), re.MULTILINE))
 
 
