@@ -63,6 +63,21 @@ class Kdc:
         self._admin(f"ktadd -k {keytab} {principal}")
         return keytab
 
+    @staticmethod
+    def keys_in(keytab: Path) -> list[bytes]:
+        """The keys, as MIT writes them: version, and for each entry size, names, time, number and key."""
+        data, keys = keytab.read_bytes()[2:], list[bytes]()
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            entry, data = data[4 : 4 + size], data[4 + size :]
+            parts = 1 + int.from_bytes(entry[:2], "big")
+            entry = entry[2:]
+            for _ in range(parts):
+                entry = entry[2 + int.from_bytes(entry[:2], "big") :]
+            entry = entry[4 + 4 + 1 + 2 :]  # kind of the name, time, number of the key, kind of the key
+            keys.append(entry[2 : 2 + int.from_bytes(entry[:2], "big")])
+        return keys
+
     def change_key(self, principal: str) -> None:
         self._admin(f"cpw -randkey {principal}")
 

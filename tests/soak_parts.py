@@ -16,6 +16,7 @@ _PIPELINE = "tests/integration/pipeline"
 _OPERATOR_WORLDS = "tests/worlds/operator"
 _EXPIRY = f"{_OPERATOR_WORLDS}/test_expiry_courses.py"
 _FILES = f"{_OPERATOR_WORLDS}/test_file_courses.py"
+_LOGINS = f"{_E2E}/test_logins_that_end.py::test_a_run_that_follows_outlives_its_logins"
 _KILLED = "tests/integration/repository/test_killed_generations.py"
 _VERSIONS = "tests/integration/versions"
 _HISTORIES = "tests/worlds/source_events/test_histories.py"
@@ -53,6 +54,9 @@ PARTS: Mapping[str, Sequence[str]] = {
     "kubernetes": ("tests/integration/operator/test_kopf_soak.py", "tests/integration/operator/test_shared_soak.py"),
     "kubernetes-definitions": ("tests/integration/operator/",),
     "kubernetes-spark": (f"{_E2E}/test_kubernetes_spark_soak.py",),
+    "logins": (f"{_LOGINS}[oauth", "tests/integration/api/test_logins.py"),
+    "logins-iam": (f"{_LOGINS}[iam",),
+    "logins-kerberos": (f"{_LOGINS}[kerberos",),
     "metastore": ("tests/integration/metastore/",),
     "retention": (f"{_PIPELINE}/test_retention_soak.py",),
     "schedules-backups": ("tests/integration/schedules/test_schedules.py::test_many_backups",),

@@ -23,6 +23,8 @@ from pathlib import Path
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.kafka.protocol.metadata import NewTopic
 from offsite.sandbox import SandboxInfo, SandboxSettings, Security
+from tests.certificates import make_certificates
+from tests.identity_provider import CLIENT, IdentityProvider, serving
 from tests.integration.e2e import own_network
 from tests.integration.e2e.command import Finished, started
 from tests.integration.e2e.site import produce_to
@@ -37,6 +39,7 @@ from tests.spark_cluster import QUICK_JVMS, logged, standalone_cluster
 MESSAGES = [DemoMessage(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
 USER, TOPIC = "alice", "shop"
 PASSWORD, STORE_KEY, SPARK_SECRET = "the password", "the key of the store", "the secret of Spark"
+CLIENT_SECRET = "the secret that fetches tokens"
 DRIVER_PORT, DRIVER_BLOCKS_PORT, BLOCKS_PORT, UI_PORT = 21000, 21100, 21200, 21300  # nobody else is in here
 PORT_TRIES = 16
 """As many ports from one on may Spark try, by its default."""
@@ -192,7 +195,7 @@ def stage(folder: Path, *, encrypted: bool) -> Iterator[Stage]:
     """`encrypted`: the daemons and whoever talks to them know a secret, and encrypt. Otherwise the executors have the
     store's credentials in their environment."""
     written = folder / "written"
-    secrets = {PASSWORD: f"p{uuid.uuid4().hex}", STORE_KEY: f"k{uuid.uuid4().hex}"}
+    secrets = {name: f"{name[4]}{uuid.uuid4().hex}" for name in (PASSWORD, STORE_KEY, CLIENT_SECRET)}
     own = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": secrets[STORE_KEY],
@@ -221,6 +224,8 @@ def stage(folder: Path, *, encrypted: bool) -> Iterator[Stage]:
         _, info = parts.enter_context(running(folder / "broker", settings))
         _make_topic(info)
         (folder / "client.properties").write_text(_client_properties(info, secrets[PASSWORD]))
+        by_client = parts.enter_context(_tokens(folder, info, secrets[CLIENT_SECRET]))
+        (folder / "by-client.properties").write_text(by_client)
         master = parts.enter_context(standalone_cluster(written / "cluster"))
         os.environ.pop("SPARK_CONF_DIR", None)  # commands are told by their options
         environment = {
@@ -277,6 +282,22 @@ def _client_properties(info: SandboxInfo, password: str) -> str:
     )
 
 
+@contextmanager
+def _tokens(folder: Path, info: SandboxInfo, secret: str) -> Iterator[str]:
+    """An identity provider, and the properties of its client. The broker takes tokens without a signature."""
+    certificates = make_certificates(folder)
+    provider = IdentityProvider(certificates.server, subject=USER, lifetime_s=3600, signs=False)
+    provider.secrets = {CLIENT: secret}
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    with serving(provider):
+        yield (
+            f"bootstrap.servers={info.listeners['SASL_PLAINTEXT']}\nsecurity.protocol=SASL_PLAINTEXT\n"
+            f"sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url={provider.url}\n"
+            f"ssl.truststore.location={certificates.authority}\n"
+            f'sasl.jaas.config={module} required clientId="{CLIENT}" clientSecret="{secret}";\n'
+        )
+
+
 def _worker_port(folder: Path) -> int:
     return int(logged(folder / "worker-0" / "log", r"Starting Spark worker [\d.]+:(\d+) "))
 
@@ -303,7 +324,7 @@ def _backup(scene: Stage, name: str) -> Sequence[object]:
 
 
 def _restore(scene: Stage, name: str) -> Sequence[object]:
-    config, rename = scene.folder / "client.properties", f"{TOPIC}={TOPIC}-{name}"
+    config, rename = scene.folder / "by-client.properties", f"{TOPIC}={TOPIC}-{name}"
     return ("restore", "run", "--kafka-config", config, "--backup", name, "--rename", rename, "--yes")
 
 

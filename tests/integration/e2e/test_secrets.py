@@ -1,5 +1,5 @@
-"""A password, a key, a token and the secret that fetches one: nobody sees them while a backup and a restore run, and
-they are nowhere afterwards.
+"""A password, a key, a token and the secret that fetches one, the passwords of Java's stores, the keys of AWS and of
+Kerberos: nobody sees them while a backup and a restore run, and they are nowhere afterwards.
 
 Looked at: command lines and environments of all processes, files of Spark (scratch, work folders, event log), the
 objects of the repository, log files, what commands print. The keys of a store are given in the environment, where
@@ -14,7 +14,9 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,10 @@ from tests.integration.e2e.command import started
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.e2e.watch import MARK, OWN, Watch
 from tests.integration.kafka.cluster import Cluster
+from tests.integration.kafka.test_kerberos import by_keytab, kerberos_site, lines
+from tests.integration.kafka.test_msk import KEY_ID, msk_site
+from tests.java_stores import PASSWORD, store_of, trust_store
+from tests.msk_listener import AwsKey
 from tests.s3_servers import ENVIRONMENT, moto_server
 from tests.spark_cluster import standalone_cluster
 
@@ -69,21 +75,26 @@ def spark(request: pytest.FixtureRequest, tmp_path: Path, scratch: Path) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARK, scratch.name)
         with standalone_cluster(tmp_path) as url:
-            yield ["--spark-master", url, "--spark-conf", "spark.driver.host=127.0.0.1"]  # or secrets would stay
+            # otherwise secrets stay where they are, and no restore runs
+            settings = ("spark.driver.host=127.0.0.1", "spark.offsite.strangers=allowed")
+            yield ["--spark-master", url, *(word for setting in settings for word in ("--spark-conf", setting))]
 
 
 def test_no_secret_is_seen_while_it_is_used(  # noqa: PLR0917  # fixtures
     secure_broker: SecureBroker, provider: IdentityProvider, s3: str, spark: list[str], tmp_path: Path, scratch: Path
 ) -> None:
-    """The backup logs in with the password, the restore with a token that workers fetch by the client's secret; the
-    last command has a token of its own, and fails, with a traceback."""
+    """The backup logs in with the password, over TLS with stores of Java, whose password keytool is given; the restore
+    with a token that workers fetch by the client's secret; the last command has a token of its own, and fails, with a
+    traceback."""
     store_keys = {name: f"{name}-{uuid.uuid4().hex}" for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")}
     password, token = secure_broker.users["alice"], unsecured_token("alice")
     watch = Watch(
         secrets=store_keys
         | {"password": password, "token": token}
-        | {"client's secret": provider.secrets[CLIENT], "fetched token": provider.only_token},
+        | {"client's secret": provider.secrets[CLIENT], "fetched token": provider.only_token}
+        | {"password of the stores": PASSWORD},
         inherited=frozenset(store_keys),
+        given={"password of the stores": "keytool"},
         folders=(scratch, *([tmp_path / "worker-0" / "work", tmp_path / "events"] if spark else [])),
         mark=scratch.name,
     )
@@ -124,8 +135,8 @@ def test_no_secret_is_seen_while_it_is_used(  # noqa: PLR0917  # fixtures
     for info in store.list(""):
         watch.look_at(info.key, store.get(info.key) or b"")
     assert watch.found == set()
-    assert watch.seen_inherited == set(store_keys), "who looks sees what is there"
-    assert "java" in watch.commands, watch.commands
+    assert watch.seen_inherited == {*store_keys, "password of the stores"}, "who looks sees what is there"
+    assert {"java", "keytool"} <= watch.commands, watch.commands
     assert len(watch.commands) > 1, watch.commands
     assert "spark.log" in watch.files, watch.files
     assert not spark or any((tmp_path / "events").iterdir())
@@ -153,10 +164,95 @@ def client_properties(
         "client": f"sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url={provider.url}\n"
         f"ssl.truststore.location={broker.certificates.authority}\nsasl.jaas.config={by_token} required {client};",
     }
-    head = f"bootstrap.servers={broker.info.listeners['SASL_PLAINTEXT']}\nsecurity.protocol=SASL_PLAINTEXT\n"
+    stores = {
+        "truststore": trust_store(folder, "PKCS12", broker.certificates.authority),
+        "keystore": store_of(folder, "PKCS12", broker.certificates.client_store),
+    }
+    by_tls = "".join(f"ssl.{name}.location={store}\nssl.{name}.password={PASSWORD}\n" for name, store in stores.items())
     for name, login in logins.items():
-        (folder / f"{name}.properties").write_text(head + login)
+        protocol = "SASL_SSL" if name == "password" else "SASL_PLAINTEXT"
+        head = f"bootstrap.servers={broker.info.listeners[protocol]}\nsecurity.protocol={protocol}\n"
+        (folder / f"{name}.properties").write_text(head + by_tls * (name == "password") + login)
     return {name: folder / f"{name}.properties" for name in logins}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLogin:
+    """A login whose secret is in no client.properties. `plain`: brokers that ask for none."""
+
+    plain: str
+    properties: str
+    secrets: Mapping[str, str | bytes]
+    environment: Mapping[str, str]
+
+
+@contextmanager
+def by_aws(folder: Path) -> Iterator[OtherLogin]:
+    key = AwsKey(secret=f"secret-{uuid.uuid4().hex}", token=f"token-{uuid.uuid4().hex}")
+    (folder / "aws").write_text(
+        f"[profile backup]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {key.secret}\n"
+        f"aws_session_token = {key.token}\n"
+    )
+    with msk_site(folder, keys={KEY_ID: key}) as site:
+        yield OtherLogin(
+            plain=site.broker.bootstrap,
+            properties=site.properties(module='IAMLoginModule required awsProfileName="backup";'),
+            secrets={"key of AWS": key.secret, "token of AWS": key.token},
+            environment={"AWS_CONFIG_FILE": str(folder / "aws"), "AWS_REGION": "eu-west-1"},
+        )
+        assert site.judge.passed
+
+
+@contextmanager
+def by_kerberos(folder: Path) -> Iterator[OtherLogin]:
+    with kerberos_site(folder) as realm:
+        keys = realm.kdc.keys_in(realm.keytab)
+        assert {len(key) for key in keys} >= {32}
+        yield OtherLogin(
+            plain=realm.broker.bootstrap,
+            properties=lines(realm, by_keytab(realm.keytab)),
+            secrets={f"key {number} of Kerberos": key for number, key in enumerate(keys)},
+            environment={"KRB5_CONFIG": str(realm.kdc.config)},
+        )
+        assert realm.kdc.tickets_of("backup")
+
+
+@pytest.mark.parametrize("site", [by_aws, by_kerberos])
+def test_no_secret_of_a_login_outside_of_the_file_is_seen(
+    site: Callable[[Path], AbstractContextManager[OtherLogin]], tmp_path: Path, scratch: Path
+) -> None:
+    with site(tmp_path) as login:
+        watch = Watch(secrets=login.secrets, inherited=frozenset(), folders=(scratch,), mark=scratch.name)
+        environment = {
+            **login.environment,
+            MARK: scratch.name,
+            OWN: scratch.name,
+            "TMPDIR": str(scratch),
+            "OFFSITE_REPO": str(tmp_path / "repository"),
+            "OFFSITE_LOG_FILE": str(tmp_path / "log"),
+        }
+        topic = Cluster(login.plain).make_topic()
+        produce_to(login.plain, topic, MESSAGES)
+        (config := tmp_path / "client.properties").write_text(login.properties)
+        words = ["--kafka-config", config, "--backup", "b", "--verbose"]
+        with watch.looking():
+            done = [
+                started(*command, environment=environment)
+                for command in (
+                    ["init"],
+                    ["backup", "run", *words, "--topics", topic],
+                    ["restore", "run", *words, "--rename", f"{topic}={new_name(topic)}", "--yes"],
+                )
+            ]
+    assert [command_run.exit_code for command_run in done] == [0, 0, 0], [command_run.stderr for command_run in done]
+    assert done[2].result["verified"] is True
+    for command_run in done:
+        watch.look_at("what a command prints", (command_run.stdout + command_run.stderr).encode())
+    watch.look_at("the log", (tmp_path / "log").read_bytes())
+    for path in (tmp_path / "repository").rglob("*"):
+        watch.look_at(str(path), path.read_bytes() if path.is_file() else b"")
+    assert watch.found == set()
+    assert "java" in watch.commands, watch.commands
 
 
 def unsecured_token(user: str) -> str:

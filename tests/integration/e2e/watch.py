@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +26,14 @@ class _Process:
 @dataclass(slots=True, kw_only=True)
 class Watch:
     """What was seen where it must not be, by somebody who looks all the time. `secrets`: name to what is looked for;
-    `inherited` are the names of those that the command's own children may have in their environment."""
+    `inherited` are the names of those that the command's own children may have in their environment; `given`: the
+    names of those that one program may have there, and the name of the program."""
 
-    secrets: dict[str, str]
+    secrets: Mapping[str, str | bytes]
     inherited: frozenset[str]
     folders: tuple[Path, ...]
     mark: str
+    given: Mapping[str, str] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
     seen_inherited: set[str] = field(default_factory=set)
     commands: set[str] = field(default_factory=set)
@@ -49,7 +51,7 @@ class Watch:
 
     def look_at(self, what: str, data: bytes, *, allowed: frozenset[str] = frozenset()) -> None:
         for name, secret in self.secrets.items():
-            if secret.encode() not in data:
+            if (secret.encode() if isinstance(secret, str) else secret) not in data:
                 continue
             if name in allowed:
                 self.seen_inherited.add(name)
@@ -99,7 +101,9 @@ class Watch:
         self.commands.add(name)
         self.look_at(f"the command line of {name}", command)
         is_own = f"{OWN}={self.mark}".encode() in environment.split(b"\0")
-        self.look_at(f"the environment of {name}", environment, allowed=self.inherited if is_own else frozenset())
+        allowed = frozenset(secret for secret, program in self.given.items() if program == name)
+        allowed |= self.inherited if is_own else frozenset()
+        self.look_at(f"the environment of {name}", environment, allowed=allowed)
 
     def _look_at_file(self, path: Path) -> None:
         try:

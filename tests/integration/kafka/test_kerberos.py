@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -36,21 +38,30 @@ class Realm:
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    folder = tmp_path_factory.mktemp("realm")
+    with kerberos_site(tmp_path_factory.mktemp("realm")) as site:
+        yield site
+
+
+@contextmanager
+def kerberos_site(
+    folder: Path, *, properties: Mapping[str, str] = MappingProxyType({}), ticket_s: int = 3600
+) -> Iterator[Realm]:
+    """A KDC, a broker with a listener for its tickets, and in the environment the way to both. `properties`: more of
+    the broker. Skips the test where no KDC can be had."""
     with pytest.MonkeyPatch.context() as patch:
         try:
             with running_kdc(folder) as kdc:
                 patch.setenv("KRB5_CONFIG", str(kdc.config))
                 patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.krb5.conf={kdc.config}")
-                keytab, keytab_of_broker = kdc.add("backup"), kdc.add("kafka/127.0.0.1")
+                keytab, keytab_of_broker = kdc.add("backup", ticket_s=ticket_s), kdc.add("kafka/127.0.0.1")
                 login = f'useKeyTab=true storeKey=true keyTab="{keytab_of_broker}" principal="kafka/127.0.0.1@{REALM}"'
-                properties = {
+                own = {
                     f"{LISTENER}.sasl.enabled.mechanisms": "GSSAPI",
                     f"{LISTENER}.gssapi.sasl.jaas.config": f"{MODULE} {login};",
                     "sasl.enabled.mechanisms": "GSSAPI",
                     "sasl.kerberos.service.name": "kafka",
                 }
-                settings = SandboxSettings(security=Security(users={}), properties=properties)
+                settings = SandboxSettings(security=Security(users={}), properties={**own, **properties})
                 with running(folder / "broker", settings) as (_, info):
                     patch.delenv("JDK_JAVA_OPTIONS")
                     yield Realm(kdc=kdc, broker=info, keytab=keytab)

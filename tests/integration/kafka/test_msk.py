@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -53,15 +56,31 @@ class Msk:
 
 @pytest.fixture(scope="module")
 def msk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Msk]:
+    with msk_site(tmp_path_factory.mktemp("msk")) as site:
+        yield site
+
+
+@contextmanager
+def msk_site(
+    folder: Path,
+    *,
+    keys: Mapping[str, AwsKey] = MappingProxyType({KEY_ID: AwsKey(secret=SECRET)}),
+    session_s: float = 0,
+) -> Iterator[Msk]:
     """The broker tells its clients of the listener: whoever came through it goes on through it."""
-    folder = tmp_path_factory.mktemp("msk")
     certificates = make_certificates(folder)
     behind, before = free_ports(2)
-    judge = MskJudge(keys={KEY_ID: AwsKey(secret=SECRET)}, host="127.0.0.1")
+    judge = MskJudge(keys=keys, host="127.0.0.1")
     settings = SandboxSettings(properties=_listeners(folder / "broker", behind, before))
     with (
         running(folder / "broker", settings) as (_, broker),
-        msk_listener(judge, certificate=certificates.server, broker=("127.0.0.1", behind), port=before) as listener,
+        msk_listener(
+            judge,
+            certificate=certificates.server,
+            broker=("127.0.0.1", behind),
+            port=before,
+            session_s=session_s,
+        ) as listener,
     ):
         yield Msk(broker=broker, certificates=certificates, judge=judge, listener=listener)
 
@@ -104,8 +123,11 @@ def test_a_wrong_secret_and_a_wrong_clock_are_denied(msk: Msk, monkeypatch: pyte
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    began_s = time.monotonic()
     with pytest.raises(KafkaAuthenticationFailed, match="Access denied: wrong signature") as caught:
         msk.ask()
+    assert time.monotonic() - began_s < 10
+    assert (caught.value.id, caught.value.exit_code) == ("OFF-1701", 17)
     assert "another" not in str(caught.value) + caught.value.hint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,19 +102,28 @@ class Home:
 
 @pytest.fixture
 def home(broker: SandboxInfo, tmp_path: Path) -> Iterator[Home]:
-    cluster = Cluster(broker.bootstrap)
+    with declared_home(tmp_path, Cluster(broker.bootstrap), f"bootstrap.servers={broker.bootstrap}\n") as home:
+        yield home
+
+
+@contextmanager
+def declared_home(
+    parent: Path, cluster: Cluster, properties: str, *, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[Home]:
+    """`properties`: those by which agents reach the cluster. `environment`: of each account."""
     topic = cluster.make_topic()
     cluster.produce(topic, [b"1", b"2"])
-    folder = tmp_path / "declared"
+    folder = parent / "declared"
     (folder / "clusters").mkdir(parents=True)
-    (folder / "clusters" / "shop.properties").write_text(f"bootstrap.servers={broker.bootstrap}\n")
+    (folder / "clusters" / "shop.properties").write_text(properties)
+    (folder / "clusters" / "shop.properties").chmod(0o600)
     with moto_server() as endpoint:
         stores = {name: new_s3_store(endpoint) for name in ("main", "other")}
         accounts = [
             {
                 "name": name,
                 "endpoint": f"{store.url}?endpoint={quote(endpoint, safe='')}",
-                "environment": ENVIRONMENT,
+                "environment": dict(environment),
             }
             for name, store in stores.items()
         ]
