@@ -168,6 +168,23 @@ def test_an_answer_byte_by_byte_does_not_hold_up_a_login(endpoint: TokenEndpoint
         assert time.monotonic() - began_s < 3
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_end_of_an_ipv6_address_is_no_port(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Another machine would get the secret: `2001:db8::5`, on the port 8443."""
+    asked = list[tuple[str, int]]()
+
+    def refused(address: tuple[str, int], *_: object) -> socket.socket:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refused)
+    with pytest.raises(TokenEndpointUnavailable):
+        fetch_token(replace(endpoint, url=f"{scheme}://[2001:db8::5:8443]/token", retry_max_s=0))
+    assert asked == [("2001:db8::5:8443", {"http": 80, "https": 443}[scheme])]
+
+
 # -- Assertions --------------------------------------------------------------------------------------------------------
 
 

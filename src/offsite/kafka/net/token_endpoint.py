@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPSConnection
 from math import inf
 from pathlib import Path
 from socket import SHUT_RDWR, socket
@@ -221,16 +221,17 @@ def _post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> t
 def _connection(endpoint: TokenEndpoint, parts: SplitResult) -> HTTPConnection:
     host, timeout_s = parts.hostname or "", endpoint.connect_timeout_s
     if parts.scheme == "http":
-        return HTTPConnection(host, parts.port, timeout=timeout_s)
+        return HTTPConnection(host, parts.port or HTTP_PORT, timeout=timeout_s)
     context = tls_context(endpoint.tls)
     proxy = "" if is_loopback(host) or proxy_bypass(host) else getproxies().get("https", "")
+    port = parts.port or HTTPS_PORT  # without one, http.client reads it out of an address of IPv6
     if not proxy:
-        return HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
+        return HTTPSConnection(host, port, timeout=timeout_s, context=context)
     through = urlsplit(proxy if "://" in proxy else f"//{proxy}")
     connection = HTTPSConnection(through.hostname or "", through.port or 80, timeout=timeout_s, context=context)
     login = f"{through.username}:{through.password or ''}" if through.username else ""
     proof = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
-    connection.set_tunnel(host, parts.port, headers=proof)
+    connection.set_tunnel(host, port, headers=proof)
     return connection
 
 
