@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.kafka.config import ClientAssertion, SaslConfig, TlsConfig, TokenEndpoint, TokenSource
+from offsite.kafka.net import token_endpoint
 from offsite.kafka.net.token_endpoint import TokenCache, fetch_token, refresh_delay_s, token_claims
 from offsite.model.errors import (
     BadKafkaConfig,
@@ -185,6 +187,65 @@ def test_the_end_of_an_ipv6_address_is_no_port(
     assert asked == [("2001:db8::5:8443", {"http": 80, "https": 443}[scheme])]
 
 
+def test_a_proxy_line_by_line_does_not_hold_up_a_login(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drip(server: socket.socket) -> None:
+        sock, _ = server.accept()
+        with sock:
+            sock.recv(65536)
+            try:
+                sock.sendall(b"HTTP/1.1 200 OK\r\n")
+                for _ in range(100):
+                    sock.sendall(b"X: y\r\n")
+                    time.sleep(0.05)
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.getsockname()[1]}")
+        slow = replace(endpoint, url="https://login.example.com/token", connect_timeout_s=0.2, retry_max_s=0)
+        began_s = time.monotonic()
+        with pytest.raises(TokenEndpointUnavailable, match="it takes too long"):
+            fetch_token(slow)
+        assert time.monotonic() - began_s < 3
+
+
+def test_an_answer_that_the_limit_cut_short_is_one_to_ask_for_again(endpoint: TokenEndpoint) -> None:
+    """Without a length, a cut answer looks whole."""
+
+    def begin(server: socket.socket) -> None:
+        sock, _ = server.accept()
+        with sock:
+            sock.recv(65536)
+            sock.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"access_token": ')
+            time.sleep(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=begin, args=(server,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(TokenEndpointUnavailable, match="it takes too long"):
+            fetch_token(replace(endpoint, url=url, read_timeout_s=0.3, retry_max_s=0))
+
+
+def test_a_connection_that_is_hung_up_never_sends_in_clear(certificates: Certificates) -> None:
+    ours, theirs = socket.socketpair()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.server)
+    client = ssl.create_default_context(cafile=str(certificates.authority))
+    client.check_hostname = False
+    with ours, theirs:
+        peer = threading.Thread(target=lambda: server.wrap_socket(theirs, server_side=True))
+        peer.start()
+        with client.wrap_socket(ours) as connected:
+            peer.join()
+            token_endpoint._hang_up(connected)
+            assert connected.version() is not None, "it would send without TLS"
+            with pytest.raises((ssl.SSLError, BrokenPipeError)):
+                connected.sendall(b"secret")
+
+
 # -- Assertions --------------------------------------------------------------------------------------------------------
 
 
@@ -347,8 +408,6 @@ def message_of(token: str) -> bytes:
 
 
 def test_a_forked_child_fetches_its_own(provider: IdentityProvider, endpoint: TokenEndpoint) -> None:
-    from offsite.kafka.net import token_endpoint
-
     shared = token_endpoint.shared_tokens
     try:
         shared.token(endpoint)

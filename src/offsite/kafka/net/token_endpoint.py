@@ -16,8 +16,8 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPSConnection
@@ -25,7 +25,7 @@ from math import inf
 from pathlib import Path
 from socket import SHUT_RDWR, socket
 from ssl import SSLCertVerificationError
-from threading import Lock, Timer
+from threading import Event, Lock, Timer
 from typing import Any
 from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -198,19 +198,14 @@ def _post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> t
     parts = urlsplit(endpoint.url)
     connection = _connection(endpoint, parts)
     try:
-        connection.connect()
-        sock = connection.sock
-        sock.settimeout(endpoint.read_timeout_s)
-        limit = Timer(endpoint.read_timeout_s, _hang_up, [sock])  # else byte by byte an answer would take for ever
-        limit.daemon = True
-        limit.start()
-        try:
+        with _limited(connection, 2 * endpoint.connect_timeout_s):  # for a proxy and for the endpoint
+            connection.connect()
+        connection.sock.settimeout(endpoint.read_timeout_s)
+        with _limited(connection, endpoint.read_timeout_s):
             path = f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}"
             connection.request("POST", path, body, dict(headers))
             response = connection.getresponse()
             answer = response.read(_MAX_ANSWER_BYTES + 1)
-        finally:
-            limit.cancel()
         if len(answer) > _MAX_ANSWER_BYTES or response.length:
             raise ValueError("an answer that is too long, or cut short")
         return response.status, answer
@@ -235,9 +230,37 @@ def _connection(endpoint: TokenEndpoint, parts: SplitResult) -> HTTPConnection:
     return connection
 
 
-def _hang_up(connected: socket) -> None:
-    with suppress(OSError):
-        connected.shutdown(SHUT_RDWR)
+@contextmanager
+def _limited(connection: HTTPConnection, limit_s: float) -> Iterator[None]:
+    """A block that ends with `TimeoutError` after `limit_s`: else byte by byte an answer, of an endpoint or of a proxy,
+    would take for ever."""
+    is_over = Event()
+
+    def hang_up() -> None:
+        is_over.set()
+        _hang_up(connection.sock)
+
+    limit = Timer(limit_s, hang_up)
+    limit.daemon = True
+    limit.start()
+    try:
+        yield
+    except (OSError, HTTPException, ValueError) as error:
+        if is_over.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        limit.cancel()
+    if is_over.is_set():  # what was read may be cut short
+        raise TimeoutError
+
+
+def _hang_up(connected: socket | None) -> None:
+    """End reading and writing. An `SSLSocket` would first take TLS away, and what another thread is about to send, the
+    client's secret, might go out in clear: so the plain method is called."""
+    if connected is not None:
+        with suppress(OSError):
+            socket.shutdown(connected, SHUT_RDWR)
 
 
 def _reason_of(error: Exception) -> str:
