@@ -21,7 +21,7 @@ from offsite.kafka.net import msk
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable
 from tests.msk_listener import AwsKey, MskJudge, utc_now
 
 HOST = "b-1.shop.a1b2c3.c2.kafka.eu-west-1.amazonaws.com"
@@ -47,6 +47,12 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+
+
+ENDED = (
+    r'{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "SessionToken": "c", "Expiration": '
+    r'"2020-01-01T00:00:00Z"}'
+)
 
 
 class MskBroker:
@@ -290,3 +296,42 @@ def test_a_role_that_is_refused_is_named_without_what_sts_says(sts: Sts) -> None
     with pytest.raises(KafkaAuthenticationFailed, match="AccessDenied") as caught:
         log_in(MskBroker(), AwsLogin(role_arn="arn:aws:iam::123456789012:role/backup"))
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("process", "why"),
+    [
+        (f"echo {SECRET}", "JSONDecodeError"),
+        ("/no/such/program", "FileNotFoundError"),
+        ("echo 377", "AttributeError"),
+        (f"echo '{ENDED}'", "RuntimeError"),  # or the clock of this machine is wrong
+    ],
+    ids=["no JSON", "no program", "no object", "ended"],
+)
+def test_a_program_that_gives_no_credentials_is_one_error(aws: Path, process: str, why: str) -> None:
+    aws.write_text(f"[backup]\ncredential_process = {process}\n")
+    with pytest.raises(KafkaAuthenticationFailed, match=why) as caught:
+        log_in(MskBroker(), AwsLogin(profile="backup"))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [None, 503])
+def test_an_sts_that_is_down_is_an_outage(
+    monkeypatch: pytest.MonkeyPatch, aws: Path, sts: Sts, status: int | None
+) -> None:
+    """Also for a role of a profile, whose client botocore makes."""
+    aws.write_text("[keys]\naws_access_key_id=AKIA2\naws_secret_access_key=b\n")
+    role = "role_arn=arn:aws:iam::123456789012:role/backup\nsource_profile=keys"
+    (aws.parent / "config").write_text(f"[profile backup]\n{role}\nregion=eu-west-1\n")
+    if status is None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    else:
+        sts.status = status
+    for login in (AwsLogin(profile="backup"), AwsLogin(profile="keys", role_arn="arn:aws:iam::123456789012:role/b")):
+        with pytest.raises(KafkaUnreachable):
+            log_in(MskBroker(), login)
+
+
+def test_every_client_of_aws_has_limits() -> None:
+    config = msk._session(AwsLogin()).get_default_client_config()
+    assert (config.connect_timeout, config.read_timeout) == (4, 4)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import base64
 import os
 import threading
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from offsite.kafka.aws_login import MECHANISM, AwsLogin, region_of
-from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, OffsiteError, TokenEndpointUnavailable
 
 _STS_TIMEOUT_S = 4  # with one more attempt, a wrong login is told within ten seconds
 _CREDENTIALS_MAX = 8  # identities of one process
@@ -71,15 +73,18 @@ def signed_token(login: AwsLogin, host: str) -> str:
 
 def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no types)
     """Access key, secret key and session token, of one moment."""
-    session, errors = _session(login), _errors()
+    session = _session(login)
     try:
         with _lock:
             source = _renewing.get(login) or _source(session, login)
         return source.get_frozen_credentials()
-    except errors as error:
-        raise KafkaAuthenticationFailed(
-            f"{MECHANISM}: AWS gives no credentials: {_why(error)}", hint=_CREDENTIALS_HINT
-        ) from None
+    except OffsiteError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a file, a program or a service does to botocore
+        why = f"{MECHANISM}: AWS gives no credentials: {_why(error)}"
+        if _may_pass(error):
+            raise TokenEndpointUnavailable(why, hint="check the network, and the STS of AWS") from None
+        raise KafkaAuthenticationFailed(why, hint=_CREDENTIALS_HINT) from None
 
 
 def _source(session: Any, login: AwsLogin) -> Any:  # noqa: ANN401
@@ -97,14 +102,11 @@ def _source(session: Any, login: AwsLogin) -> Any:  # noqa: ANN401
 
 
 def _of_role(session: Any, login: AwsLogin, source: Any) -> Any:  # noqa: ANN401
-    from botocore.config import Config  # type: ignore[import-untyped]
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-
-    limits = Config(connect_timeout=_STS_TIMEOUT_S, read_timeout=_STS_TIMEOUT_S, retries={"total_max_attempts": 2})
 
     def client(service: str, **arguments: Any) -> Any:  # noqa: ANN401
         region = login.sts_region or _session_region(session) or "us-east-1"
-        return session.create_client(service, **{**arguments, "region_name": region, "config": limits})
+        return session.create_client(service, **{**arguments, "region_name": region})
 
     more = {"RoleSessionName": login.session_name} | ({"ExternalId": login.external_id} if login.external_id else {})
     fetcher = AssumeRoleCredentialFetcher(client, source, login.role_arn, extra_args=more)
@@ -130,16 +132,32 @@ def _session(login: AwsLogin) -> Any:  # noqa: ANN401
         from botocore.session import Session  # type: ignore[import-untyped]
     except ImportError:
         raise BadKafkaConfig(f"{MECHANISM} needs botocore", hint="pip install 'offsite[msk]'") from None
-    return Session(profile=login.profile or None)
+    from botocore.config import Config  # type: ignore[import-untyped]
+
+    session = Session(profile=login.profile or None)
+    limits = Config(connect_timeout=_STS_TIMEOUT_S, read_timeout=_STS_TIMEOUT_S, retries={"total_max_attempts": 2})
+    session.set_default_client_config(limits)  # else a role of a profile or of a pod waits for minutes
+    return session
 
 
-def _errors() -> tuple[type[Exception], ...]:
-    from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+def _may_pass(error: Exception) -> bool:
+    """Whether the service of AWS was not reached, or is busy: no reason to end a run of days."""
+    from botocore import exceptions  # type: ignore[import-untyped]
 
-    return (BotoCoreError, ClientError)
+    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    is_busy = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+    return (
+        is_busy
+        or "Throttl" in _why(error)
+        or isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
+    )
 
 
 def _why(error: Exception) -> str:
     """The kind of error alone: messages of STS may hold parts of credentials."""
-    answer = getattr(error, "response", None) or {}
-    return str(answer.get("Error", {}).get("Code", type(error).__name__))
+    return str(_answer(error).get("Error", {}).get("Code", type(error).__name__))
+
+
+def _answer(error: Exception) -> Mapping[str, Any]:
+    answer = getattr(error, "response", None)
+    return answer if isinstance(answer, dict) else {}
