@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -88,6 +89,23 @@ def test_a_wrong_secret_is_refused_at_once_and_never_shown(provider: IdentityPro
     assert caught.value.exit_code == 17
     assert "hunter2" not in str(caught.value) + caught.value.hint
     assert "\x1b" not in str(caught.value)
+
+
+def test_what_a_provider_repeats_of_a_request_is_never_shown(
+    provider: IdentityProvider, endpoint: TokenEndpoint, tmp_path: Path
+) -> None:
+    (file := tmp_path / "assertion").write_text("signed.by.us")
+    odd = "hun ter&2"
+    header = base64.b64encode(f"{CLIENT}:{odd}".encode()).decode()
+    by_secret = replace(endpoint, client_secret=Secret(odd))
+    for asks, text in (
+        (by_secret, f"no Basic {header}"),
+        (by_secret, "no hun+ter%262"),
+        (replace(endpoint, client_secret=None, assertion=ClientAssertion(file=str(file))), "no signed.by.us"),
+    ):
+        provider.failures = [(401, json.dumps({"error": "no", "error_description": text}).encode())]
+        with pytest.raises(TokenRefused, match=r"\(no, no .*\*\*\*\)"):
+            fetch_token(asks)
 
 
 def test_a_provider_that_is_busy_is_asked_again(provider: IdentityProvider, endpoint: TokenEndpoint) -> None:

@@ -16,7 +16,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -164,7 +164,7 @@ def _ask(endpoint: TokenEndpoint) -> AccessToken:
         ) from error
     if status in {HTTPStatus.OK, HTTPStatus.CREATED}:
         return _parse(endpoint, answer)
-    text = f"{status}{_reason(endpoint, answer)}"
+    text = f"{status}{_reason(_secrets(endpoint, headers, form), answer)}"
     if status in _LATER or (status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED):
         raise TokenEndpointUnavailable(
             f"the token endpoint {_place(endpoint)} answers {text}", hint="ask who runs the identity provider"
@@ -320,16 +320,26 @@ def _json_object(text: bytes) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _reason(endpoint: TokenEndpoint, answer: bytes) -> str:
-    """The error and its description (RFC 6749, 5.2), without the client's secret, whatever the endpoint repeats."""
+def _secrets(endpoint: TokenEndpoint, headers: Mapping[str, str], form: Mapping[str, str]) -> Iterator[str]:
+    """Yield the secrets of a request in all forms that it holds, the longer before their parts."""
+    for name in ("assertion", "client_assertion"):
+        yield form.get(name, "")
+    yield headers.get("Authorization", "").removeprefix("Basic ")
+    if endpoint.client_secret:
+        yield quote_plus(endpoint.client_secret.reveal())
+        yield endpoint.client_secret.reveal()
+
+
+def _reason(secrets: Iterable[str], answer: bytes) -> str:
+    """The error and its description (RFC 6749, 5.2), without `secrets`, whatever the endpoint repeats."""
     fields = _json_object(answer)
     texts = [
         fields.get("error") or fields.get("errorCode"),
         fields.get("error_description") or fields.get("errorSummary"),
     ]
     reason = ", ".join(text for text in texts if isinstance(text, str))
-    if endpoint.client_secret:
-        reason = reason.replace(endpoint.client_secret.reveal(), "***")
+    for secret in filter(None, secrets):
+        reason = reason.replace(secret, "***")
     return f" ({printable(reason)[:_MAX_REASON]})" if reason else ""
 
 
