@@ -111,6 +111,12 @@ def oauth_warnings(settings: ClientSettings, source: TokenSource) -> Iterator[st
     if source.endpoint is None:
         return
     parts = urlsplit(source.endpoint.url)
+    if parts.scheme == "https" and not source.endpoint.tls.check_hostname:
+        yield settings.located(
+            "sasl.jaas.config",
+            "the host name of the token endpoint is not checked (ssl.endpoint.identification.algorithm): anybody with "
+            f"a certificate of that authority can pose as {parts.hostname}, and gets the client's secret",
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         yield settings.located(
             _URL, f"the client's secret and its tokens go over the network to {parts.hostname} unencrypted: use https"

@@ -222,3 +222,15 @@ def test_a_file_with_a_clients_secret_that_everybody_can_read_is_warned_of(tmp_p
     file.chmod(0o604)
     (exposed,) = read_client_properties(file).warnings
     assert "every user of this machine can read or change it" in exposed
+
+
+def test_a_token_endpoint_whose_name_is_not_checked_is_warned_of() -> None:
+    text = (
+        "bootstrap.servers=b:9094\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.oauthbearer.token.endpoint.url=https://login.example.com/token\n"
+        'sasl.jaas.config=OAuthBearerLoginModule required clientId="a" clientSecret="hunter2" '
+        'ssl.endpoint.identification.algorithm="";'
+    )
+    (warning,) = parse_client_properties(text, source="f").warnings
+    assert warning.startswith("f:5: sasl.jaas.config: the host name of the token endpoint is not checked")
+    assert "hunter2" not in warning
