@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from offsite.kafka.cluster import parse_client_properties
 from offsite.kafka.kerberos_login import KerberosLogin
 from offsite.kafka.net import kerberos
-from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable
 
 MODULE = "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required"
 
@@ -86,3 +89,27 @@ def test_a_machine_without_tickets_says_so(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KafkaAuthenticationFailed, match="No Kerberos credentials available") as caught:
         kerberos.Gssapi(KerberosLogin(), "broker")
     assert "kinit" in caught.value.hint
+
+
+def test_a_kdc_that_is_away_does_not_hold_up_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MIT's library asks for 54 seconds, and lets nobody interrupt it."""
+    is_over = threading.Event()
+
+    class Library:
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            def function(*_: object) -> int:
+                if name == "gss_acquire_cred_from":
+                    is_over.wait(5)
+                return 0
+
+            return function
+
+    monkeypatch.setattr(kerberos, "_library", Library)
+    monkeypatch.setattr(kerberos, "_KDC_LIMIT_S", 0.2, raising=False)
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(KafkaUnreachable, match="no ticket within"):
+            kerberos.Gssapi(KerberosLogin(), "broker")
+    finally:
+        is_over.set()
+    assert time.monotonic() - began_s < 4

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p
 from ctypes.util import find_library
 from functools import lru_cache
 from pathlib import Path
+from threading import Event, Thread
 
 from offsite.kafka.kerberos_login import MECHANISM, KerberosLogin
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable, OffsiteError
@@ -31,6 +32,8 @@ _OF_GSS, _OF_MECHANISM = 1, 2
 _NO_LAYER = b"\x01\x00\x00\x00"  # Kafka has no encryption of SASL: TLS encrypts
 _LAYER_BYTES = 4
 _MAX_TEXTS = 8
+_KDC_LIMIT_S = 15  # enough to pass over one of several KDCs
+_KDC_HINT = "check the KDC, and /etc/krb5.conf"
 _LIBRARY_HINT = "install it: apt-get install libgssapi-krb5-2, or dnf install krb5-libs"
 REFUSED_HINT = (
     "check principal, keytab or ticket cache, sasl.kerberos.service.name, /etc/krb5.conf and the clock, here and on "
@@ -61,9 +64,8 @@ class Gssapi:
         self._context, self._credentials, self._target = c_void_p(), c_void_p(), c_void_p()
         self._established = self._chosen = self._is_done = False
         self._library = _library()
-        self._target = self._name(f"{login.service_name}@{host}", _HOST_SERVICE)
-        self._acquire(login)
-        self._next = self._step(b"")
+        self._next = b""
+        _within(_KDC_LIMIT_S, lambda: self._begin(login, host))
 
     def __del__(self) -> None:
         if library := getattr(self, "_library", None):
@@ -92,6 +94,12 @@ class Gssapi:
 
     def is_done(self) -> bool:
         return self._is_done
+
+    def _begin(self, login: KerberosLogin, host: str) -> None:
+        """Do all that asks a KDC."""
+        self._target = self._name(f"{login.service_name}@{host}", _HOST_SERVICE)
+        self._acquire(login)
+        self._next = self._step(b"")
 
     def _acquire(self, login: KerberosLogin) -> None:
         """Get the tickets of the cache, or new ones by the keytab."""
@@ -162,9 +170,30 @@ class Gssapi:
         return texts
 
 
+def _within(limit_s: float, call: Callable[[], None]) -> None:
+    """Call in a thread of its own, and wait for `limit_s`: the library asks a KDC that is away for a minute, in which
+    nothing interrupts it. A call that takes longer is left to its end; what it uses lives as long. Raises the errors of
+    `call`, and `KafkaUnreachable`."""
+    errors, is_done = list[BaseException](), Event()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001  # raised where the caller waits
+            errors.append(error)
+        finally:
+            is_done.set()
+
+    Thread(target=run, name="kerberos", daemon=True).start()
+    if not is_done.wait(limit_s):
+        raise KafkaUnreachable(f"{MECHANISM}: there was no ticket within {limit_s:g} s", hint=_KDC_HINT)
+    if errors:
+        raise errors[0]
+
+
 def _failed(why: str) -> OffsiteError:
     if "Cannot contact any KDC" in why:
-        return KafkaUnreachable(f"{MECHANISM}: {why}", hint="check the KDC, and /etc/krb5.conf")
+        return KafkaUnreachable(f"{MECHANISM}: {why}", hint=_KDC_HINT)
     return KafkaAuthenticationFailed(f"{MECHANISM} authentication failed: {why}", hint=REFUSED_HINT)
 
 
