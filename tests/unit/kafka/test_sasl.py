@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from offsite.kafka.cluster import _cluster
 from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenEndpoint, TokenSource
 from offsite.kafka.net import token_endpoint
-from offsite.kafka.net.sasl import authenticate
+from offsite.kafka.net.sasl import authenticate, read_token
 from offsite.kafka.net.token_endpoint import AccessToken
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -191,3 +192,19 @@ def test_a_provider_that_is_down_is_told_before_anything_is_sent(monkeypatch: py
     with pytest.raises(TokenEndpointUnavailable):
         authenticate(SaslConfig(mechanism="OAUTHBEARER", token=TokenSource(endpoint=endpoint)), broker)
     assert broker.heard == []
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [b"a\x01evil=1", b"warning: old\ntoken", b"t\xff", b"a b", b" \n"],
+    ids=["0x01", "lines", "bytes", "space", "none"],
+)
+def test_what_is_no_token_is_not_sent(tmp_path: Path, printed: bytes) -> None:
+    """A byte 0x01 inside of a token would begin an extension that nobody asked for."""
+    (file := tmp_path / "token").write_bytes(printed)
+    for source in (TokenSource(file=str(file)), TokenSource(command=("cat", str(file)))):
+        with pytest.raises(KafkaAuthenticationFailed) as caught:
+            read_token(source)
+        assert "evil" not in str(caught.value) + caught.value.hint
+    file.write_bytes(b"\nwhole.to-ken_=\n")
+    assert read_token(TokenSource(command=("cat", str(file)))) == "whole.to-ken_="

@@ -9,6 +9,7 @@ of an endpoint are (`token_endpoint`). Source: KIP-43, KIP-84, KIP-255, KIP-368 
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
 _MAX_DIGITS = 7
+_TOKEN = re.compile(r"[\x21-\x7e]+")  # a byte 0x01 would begin an extension
 _COMMAND_TIMEOUT_S = 30  # a token command that asks a person or hangs must not hang a backup
 
 Call = Callable[[Request[Any]], Any]
@@ -203,13 +205,14 @@ def read_token(source: TokenSource, host: str = "") -> str:
         return shared_tokens.token(source.endpoint)
     if source.aws is not None:
         return msk.signed_token(source.aws, host)
-    token = _read_file(source.file) if source.file else _run(source.command)
-    if not token.strip():
+    token = (_read_file(source.file) if source.file else _run(source.command)).strip()
+    if not _TOKEN.fullmatch(token):
+        what = "more than a token: it has white space, or is not ASCII" if token else "no token"
         raise KafkaAuthenticationFailed(
-            "the OAUTHBEARER token source returned no token",
+            f"the OAUTHBEARER token source returned {what}",
             hint="check the token file" if source.file else "run the token command yourself",
         )
-    return token.strip()
+    return token
 
 
 def _read_file(path: str) -> str:
@@ -223,10 +226,10 @@ def _read_file(path: str) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        completed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
+        completed = subprocess.run(command, check=True, capture_output=True, timeout=_COMMAND_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}",
             hint="run the token command yourself",
         ) from None
-    return completed.stdout
+    return completed.stdout.decode(errors="replace")
