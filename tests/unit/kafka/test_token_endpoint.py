@@ -264,6 +264,32 @@ def test_a_connection_that_is_hung_up_never_sends_in_clear(certificates: Certifi
                 connected.sendall(b"secret")
 
 
+def test_the_login_of_a_proxy_is_decoded_and_goes_to_no_proxy_of_another_kind(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = list[bytes]()
+
+    def refuse(server: socket.socket) -> None:
+        sock, _ = server.accept()
+        with sock:
+            received.append(sock.recv(65536))
+            sock.sendall(b"HTTP/1.1 407 no\r\n\r\n")
+
+    asked = replace(endpoint, url="https://login.example.com/token", retry_max_s=0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"us%40er:p%3Aw@127.0.0.1:{server.getsockname()[1]}"
+        for scheme in ("https", "socks5"):
+            monkeypatch.setenv("https_proxy", f"{scheme}://{place}")
+            with pytest.raises(BadKafkaConfig, match=f"a proxy of {scheme}") as caught:
+                fetch_token(replace(asked, read_timeout_s=0.2, connect_timeout_s=0.2))
+            assert "w@" not in str(caught.value)
+        monkeypatch.setenv("https_proxy", place)
+        threading.Thread(target=refuse, args=(server,), daemon=True).start()
+        with pytest.raises(TokenEndpointUnavailable, match="the proxy refuses the connection"):
+            fetch_token(asked)
+    assert base64.b64encode(b"us@er:p:w") in received[0]
+
+
 # -- Assertions --------------------------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from socket import SHUT_RDWR, socket
 from ssl import SSLCertVerificationError
 from threading import Event, Lock, Timer
 from typing import Any
-from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from offsite.kafka.config import ClientAssertion, TokenEndpoint
@@ -222,9 +222,14 @@ def _connection(endpoint: TokenEndpoint, parts: SplitResult) -> HTTPConnection:
     port = parts.port or HTTPS_PORT  # without one, http.client reads it out of an address of IPv6
     if not proxy:
         return HTTPSConnection(host, port, timeout=timeout_s, context=context)
-    through = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+    through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    if through.scheme != "http":  # what is sent to it, its password too, would go over the network in clear
+        raise BadKafkaConfig(
+            f"https_proxy names a proxy of {through.scheme}; offsite speaks to proxies by http alone",
+            hint="write it as http://host:port, if the proxy speaks that, or name the endpoint in no_proxy",
+        )
     connection = HTTPSConnection(through.hostname or "", through.port or 80, timeout=timeout_s, context=context)
-    login = f"{through.username}:{through.password or ''}" if through.username else ""
+    login = f"{unquote(through.username)}:{unquote(through.password or '')}" if through.username else ""
     proof = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
     connection.set_tunnel(host, port, headers=proof)
     return connection
