@@ -92,6 +92,8 @@ def identity_pem(content: bytes, password: Secret | None, key_password: Secret |
             hint="leave one in a copy of the store: keytool -delete -alias ALIAS -keystore COPY",
         )
     (entry,) = keys
+    if not entry.certificates:
+        _damaged("its key has no certificate")  # TLS would go on without the client's proof
     passwords = [secret for secret in (key_password, password) if secret is not None]
     key = _unsealed_key(entry, passwords)
     return Identity(
@@ -264,7 +266,7 @@ def _run(command: list[str], variables: dict[str, str]) -> str:
             stdin=subprocess.DEVNULL,
             timeout=_KEYTOOL_LIMIT_S,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:  # such as a password with a zero
         raise BadKafkaConfig(f"keytool does not run: {type(error).__name__}", hint=_NO_KEYTOOL_HINT) from None
     return completed.stdout + completed.stderr
 

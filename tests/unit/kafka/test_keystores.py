@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import ssl
+import struct
 import subprocess
 from pathlib import Path
 
@@ -185,3 +186,17 @@ def test_a_key_of_a_store_is_a_secret_that_stays(tmp_path: Path) -> None:
         pickle.dumps(tls)
     with handle_secrets(SecretHandling.SENT):
         assert pickle.loads(pickle.dumps(tls)) == tls
+
+
+def test_a_key_without_a_certificate_is_not_passed_over() -> None:
+    body = struct.pack(">IIIIH2sQI1sI", 0xFEEDFEED, 2, 1, 1, 2, b"me", 0, 1, b"k", 0)
+    store = body + keystores._sha1(keystores._wide(Secret(PASSWORD)) + keystores._DIGEST_SALT + body)
+    with pytest.raises(BadKafkaConfig, match="its key has no certificate"):
+        keystores.identity_pem(store, Secret(PASSWORD), None)
+
+
+@pytest.mark.parametrize("password", ["a\0b", "a\ud83d"], ids=["zero", "half of a letter"])
+def test_a_password_that_no_process_can_get_is_an_error_without_it(password: str) -> None:
+    with pytest.raises(BadKafkaConfig, match="keytool does not run") as caught:
+        keystores.identity_pem(b"0\x80", Secret(password), None)
+    assert password not in str(caught.value)
