@@ -182,6 +182,26 @@ class TokenBroker:
         return request.parse(Decoder(memoryview(body)))
 
 
+@pytest.mark.parametrize(
+    "sasl",
+    [
+        SaslConfig(mechanism="PLAIN", username="alice", password=Secret(PASSWORD)),
+        SaslConfig(mechanism="OAUTHBEARER", token=TokenSource(static=Secret(PASSWORD))),
+    ],
+    ids=["password", "token"],
+)
+def test_a_secret_that_a_broker_repeats_is_not_shown(sasl: SaslConfig) -> None:
+    def broker(request: Request[Any]) -> Any:
+        body = Encoder().i16(0).i32(0) if request.api is Api.SASL_HANDSHAKE else Encoder().i16(58)
+        if request.api is not Api.SASL_HANDSHAKE:
+            body.string(f"no user has {PASSWORD!r}").blob(b"").i64(0)
+        return request.parse(Decoder(memoryview(body.done())))
+
+    with pytest.raises(KafkaAuthenticationFailed, match=r"no user has '\*\*\*'") as refused:
+        authenticate(sasl, broker)
+    assert PASSWORD not in str(refused.value)
+
+
 def test_a_provider_that_is_down_is_told_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(_: TokenEndpoint) -> AccessToken:
         raise TokenEndpointUnavailable("down")

@@ -87,7 +87,7 @@ def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> Session:
         answer: _Round = call(_round(sent))
         if answer.code:
             _check_token_was_fresh(sasl, first, login_s)
-            raise _refused(sasl, answer.message or error_name(answer.code))
+            raise _refused(sasl, _without_secrets(answer.message, sasl, first) or error_name(answer.code))
         try:
             if number == 0 and sasl.mechanism.startswith("SCRAM"):
                 check_challenge(sent, answer.data)
@@ -177,6 +177,15 @@ def _refused(sasl: SaslConfig, why: str, *, hint: str = "") -> KafkaAuthenticati
     who = f" as {sasl.username}" if sasl.username else ""
     message = f"{sasl.mechanism} authentication{who} failed: {why}"
     return KafkaAuthenticationFailed(message, hint=hint or _refused_hint(sasl))
+
+
+def _without_secrets(message: str, sasl: SaslConfig, first: bytes) -> str:
+    """Return what a broker says of a refused login, without the password or the token that it may repeat. `first`: the
+    first message of the login."""
+    token = first.partition(b"auth=Bearer ")[2].partition(b"\x01")[0].decode(errors="replace")
+    for secret in filter(None, (sasl.password.reveal(), token)):
+        message = message.replace(secret, "***")
+    return message
 
 
 def check_challenge(sent: bytes, answer: bytes) -> None:
