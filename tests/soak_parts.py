@@ -77,6 +77,8 @@ PARTS: Mapping[str, Sequence[str]] = {
     "versions-streams-groups": (f"{_VERSIONS}/test_streams_groups.py",),
     "worlds": ("tests/worlds/",),
     "worlds-operator": (f"{_OPERATOR_WORLDS}/",),
+    "worlds-crashes": (f"{_OPERATOR_WORLDS}/test_crashes.py",),
+    "worlds-restores": (f"{_OPERATOR_WORLDS}/test_restores.py",),
     "worlds-expiry-1": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[0",),
     "worlds-expiry-2": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[1",),
     "worlds-expiry-3": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[2",),
