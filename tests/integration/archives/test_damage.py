@@ -183,7 +183,7 @@ def _assert_told_as_lost(exchange: Exchange, lost: set[int]) -> None:
     (status,) = (each for each in read_status(exchange.repository).backups if each.backup == "back")
     assert lost
     assert not status.safe
-    assert any("holes" in problem for problem in status.problems)
+    assert any(" hole" in problem for problem in status.problems)
     assert verify_deep(exchange.repository.backup("back"), InlineRunner()).ok
     shown = show_backup(exchange.repository.backup("back")).holes
     assert {offset for hole in shown for offset in range(hole.start, hole.end)} == lost

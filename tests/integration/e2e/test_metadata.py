@@ -388,7 +388,8 @@ def test_the_commands_show_settings_and_what_a_restore_would_do_with_them(
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"), [("none", ()), ("all", ("acls", "quotas")), ("quotas, acls", ("acls", "quotas"))]
+    ("text", "parts"),
+    [("none", ()), ("all", ("acls", "quotas", "groups", "brokers")), ("quotas, acls", ("acls", "quotas"))],
 )
 def test_metadata_is_asked_for_by_name(text: str, parts: tuple[str, ...]) -> None:
     assert parse_metadata(text) == parts
