@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.coordinators import CoordinatorNode
-from offsite.kafka.groups import COORDINATOR_MAX_S, LANES, GroupClient, GroupCoordinators
+from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
+from offsite.kafka.groups import GroupClient
 from offsite.kafka.protocol.groups import GroupAnswer, ListedGroup, fetch_offsets_request
 from offsite.kafka.protocol.request import Api, Request
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable
