@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from offsite.kafka import aws_login
-from offsite.kafka.config import ClientAssertion, TlsConfig, TokenEndpoint, TokenSource
+from offsite.kafka.config import BEARER_GRANT, ClientAssertion, TlsConfig, TokenEndpoint, TokenSource
 from offsite.kafka.security_settings import ClientSettings, read_jaas, read_tls, read_trusted
 from offsite.model.machine import is_loopback
 from offsite.model.secret import Secret
@@ -79,7 +79,6 @@ _FILE_URL = "file://"
 _SOURCE_HINT = f"set {_URL} with a client id and secret, or offsite.oauth.token.file, or offsite.oauth.token.command"
 _CREDENTIALS_HINT = f'write clientId="…" clientSecret="…" into sasl.jaas.config, or set {_CLIENT_ID[0]} and …secret'
 _RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever", "FileJwtRetriever")
-_BEARER_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXTENSION_OPTION = "extension_"
 _EXTENSION_NAME = re.compile("[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")  # RFC 7628, 3.1, as Kafka checks it
@@ -154,7 +153,7 @@ def _endpoint(settings: ClientSettings, url: str, options: Mapping[str, str]) ->
     if assertion is not None and secret and not _comes_first(assertion, is_bearer=is_bearer):
         assertion = None
     if assertion is None and is_bearer:
-        raise settings.bad_setting(_URL, f"the grant {_BEARER_GRANT} needs an assertion", hint=f"set {_KEY_FILE}")
+        raise settings.bad_setting(_URL, f"the grant {BEARER_GRANT} needs an assertion", hint=f"set {_KEY_FILE}")
     if assertion is None and not (client_id and secret):
         raise settings.bad_setting(
             _URL, "the token endpoint needs a client id and a secret, or an assertion", hint=_CREDENTIALS_HINT
@@ -202,9 +201,9 @@ def _is_bearer(settings: ClientSettings) -> bool:
         raise settings.bad_setting(_RETRIEVER, f"{retriever} needs a file:// URL in {_URL}")
     settings.choice(_METHOD, ("DEFAULT", "OIDC"), "OIDC")
     grant = settings.get(_GRANT) or "client_credentials"
-    if grant not in {"client_credentials", _BEARER_GRANT}:
-        raise settings.bad_setting(_GRANT, f"neither client_credentials nor {_BEARER_GRANT}")
-    return grant == _BEARER_GRANT or retriever == "JwtBearerJwtRetriever"
+    if grant not in {"client_credentials", BEARER_GRANT}:
+        raise settings.bad_setting(_GRANT, f"neither client_credentials nor {BEARER_GRANT}")
+    return grant == BEARER_GRANT or retriever == "JwtBearerJwtRetriever"
 
 
 def _assertion(settings: ClientSettings) -> ClientAssertion | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -85,3 +85,10 @@ class Secret:
 
     def __str__(self) -> str:
         return "***"
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` with `***` in the place of every secret, in the order of `secrets`. An empty one is none."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return text

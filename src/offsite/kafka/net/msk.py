@@ -73,10 +73,9 @@ def signed_token(login: AwsLogin, host: str) -> str:
 
 def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no types)
     """Access key, secret key and session token, of one moment."""
-    session = _session(login)
     try:
         with _lock:
-            source = _renewing.get(login) or _source(session, login)
+            source = _renewing.get(login) or _source(login)
         return source.get_frozen_credentials()
     except OffsiteError:
         raise
@@ -87,10 +86,11 @@ def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no type
         raise KafkaAuthenticationFailed(why, hint=_CREDENTIALS_HINT) from None
 
 
-def _source(session: Any, login: AwsLogin) -> Any:  # noqa: ANN401
+def _source(login: AwsLogin) -> Any:  # noqa: ANN401
     """What gives credentials. Kept for later logins if it renews them, else read again by each login."""
     from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]
 
+    session = _session(login)
     source = session.get_credentials()
     if source is None:
         raise KafkaAuthenticationFailed(f"{MECHANISM}: there are no AWS credentials here", hint=_CREDENTIALS_HINT)

@@ -9,7 +9,6 @@ of an endpoint are (`token_endpoint`). Source: KIP-43, KIP-84, KIP-255, KIP-368 
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from offsite.kafka.config import MECHANISMS, SaslConfig, TokenSource
+from offsite.kafka.config import MECHANISMS, TOKEN_TEXT, SaslConfig, TokenSource
 from offsite.kafka.net import kerberos, msk
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable
+from offsite.model.secret import masked
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 _MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker gone mad
@@ -41,7 +41,6 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
 _MAX_DIGITS = 7
-_TOKEN = re.compile(r"[\x21-\x7e]+")  # a byte 0x01 would begin an extension
 _COMMAND_TIMEOUT_S = 30  # a token command that asks a person or hangs must not hang a backup
 
 Call = Callable[[Request[Any]], Any]
@@ -183,9 +182,7 @@ def _without_secrets(message: str, sasl: SaslConfig, first: bytes) -> str:
     """Return what a broker says of a refused login, without the password or the token that it may repeat. `first`: the
     first message of the login."""
     token = first.partition(b"auth=Bearer ")[2].partition(b"\x01")[0].decode(errors="replace")
-    for secret in filter(None, (sasl.password.reveal(), token)):
-        message = message.replace(secret, "***")
-    return message
+    return masked(message, (sasl.password.reveal(), token))
 
 
 def check_challenge(sent: bytes, answer: bytes) -> None:
@@ -215,7 +212,7 @@ def read_token(source: TokenSource, host: str = "") -> str:
     if source.aws is not None:
         return msk.signed_token(source.aws, host)
     token = (_read_file(source.file) if source.file else _run(source.command)).strip()
-    if not _TOKEN.fullmatch(token):
+    if not TOKEN_TEXT.fullmatch(token):
         what = "more than a token: it has white space, or is not ASCII" if token else "no token"
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token source returned {what}",

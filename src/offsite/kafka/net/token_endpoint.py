@@ -13,7 +13,6 @@ import base64
 import json
 import os
 import random
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,18 +29,17 @@ from typing import Any
 from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from offsite.kafka.config import ClientAssertion, TokenEndpoint
+from offsite.kafka.config import BEARER_GRANT, TOKEN_TEXT, ClientAssertion, TokenEndpoint
 from offsite.kafka.net.broker_socket import tls_context
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, TokenEndpointUnavailable, TokenRefused
 from offsite.model.machine import is_loopback
+from offsite.model.secret import masked
 from offsite.model.units import MIB
 from offsite.model.untrusted.text import printable
 
 _MAX_ANSWER_BYTES = 1 * MIB
 _MAX_REASON = 300
-_TOKEN = re.compile(r"[\x21-\x7e]+")  # a byte 0x01 would end it inside of the login
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
-_BEARER_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _P_256_BITS = 256
 _REFUSED_HINT = "check the client id, its secret or assertion, and the scope, at the identity provider"
@@ -181,7 +179,7 @@ def _request(endpoint: TokenEndpoint) -> tuple[dict[str, str], dict[str, str]]:
         "Content-Type": "application/x-www-form-urlencoded",
         "User-Agent": "offsite",
     }
-    form = {"grant_type": _BEARER_GRANT if endpoint.is_bearer else "client_credentials"}
+    form = {"grant_type": BEARER_GRANT if endpoint.is_bearer else "client_credentials"}
     if endpoint.assertion is None:
         secret = endpoint.client_secret.reveal() if endpoint.client_secret else ""
         pair = [quote_plus(part) if endpoint.encodes_header else part for part in (endpoint.client_id, secret)]
@@ -286,7 +284,7 @@ def _place(endpoint: TokenEndpoint) -> str:
 def _parse(endpoint: TokenEndpoint, answer: bytes) -> AccessToken:
     fields = _json_object(answer)
     token = fields.get("access_token") or fields.get("id_token")
-    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+    if not isinstance(token, str) or not TOKEN_TEXT.fullmatch(token):
         raise TokenRefused(
             f"the token endpoint {_place(endpoint)} answers without an access_token",
             hint="is the URL that of the token endpoint?",
@@ -343,9 +341,7 @@ def _reason(secrets: Iterable[str], answer: bytes) -> str:
         fields.get("error_description") or fields.get("errorSummary"),
     ]
     reason = ", ".join(text for text in texts if isinstance(text, str))
-    for secret in filter(None, secrets):
-        reason = reason.replace(secret, "***")
-    return f" ({printable(reason)[:_MAX_REASON]})" if reason else ""
+    return f" ({printable(masked(reason, secrets))[:_MAX_REASON]})" if reason else ""
 
 
 def client_assertion(assertion: ClientAssertion) -> str:
