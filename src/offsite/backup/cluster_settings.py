@@ -58,13 +58,13 @@ def with_not_carried(
 ) -> ObservedSettings:
     """Add to `observed` the settings of groups and of all brokers, and the names of everything else on the cluster,
     including the groups of `groups` whose kinds no restore brings back."""
-    problems: list[str] = []
-    brokers = _read("dynamic settings of brokers", client.dynamic_broker_settings, problems, passed_over=_UNREAD) or {}
-    not_carried = [*_groups(groups), *problems, *_brokers(brokers)]
-    problems.clear()
+    not_carried = list(_groups(groups))
+    subject = "dynamic settings of brokers"
+    brokers = _read(subject, client.dynamic_broker_settings, not_carried, passed_over=_UNREAD) or {}
+    not_carried += _brokers(brokers)
     subject = "groups and metrics of clients that have settings"
-    configured = _read(subject, client.configured, problems, passed_over=_UNREAD) or {}
-    not_carried += [*problems, *_configured(configured)]
+    configured = _read(subject, client.configured, not_carried, passed_over=_UNREAD) or {}
+    not_carried += _configured(configured)
     configs = (*_of_all_brokers(brokers), *_of_groups(configured))
     settings = replace(observed.settings, not_carried=tuple(not_carried), configs=tuple(sorted(configs)))
     return replace(observed, settings=settings)
