@@ -39,7 +39,8 @@ class InlineRunner(Runner):
         *,
         on_progress: OnProgress | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return [_outcome(function, task) for task in tasks]
+        work, crossed = self._crossed(function), self._crossed(list(tasks))
+        return [self._crossed(_outcome(work, task)) for task in crossed]
 
     def run_each(
         self,
@@ -50,8 +51,9 @@ class InlineRunner(Runner):
         on_progress: OnProgress | None = None,
         keep_going: bool = True,
     ) -> None:
+        work = self._crossed(function)
         for index, task in enumerate(tasks):
-            on_outcome(index, _outcome(function, task))
+            on_outcome(index, self._crossed(_outcome(work, self._crossed(task))))
 
     def run_shuffled(
         self,
@@ -83,6 +85,10 @@ class InlineRunner(Runner):
     def close(self) -> None:
         pass
 
+    def _crossed(self, value: ValueT) -> ValueT:
+        """The value on the other side of where tasks run."""
+        return value
+
 
 class CrossingRunner(InlineRunner):
     """Functions, tasks and outcomes cross as bytes, as they do between a driver and Spark's workers."""
@@ -97,28 +103,11 @@ class CrossingRunner(InlineRunner):
             values.append(outcome.value)
         return values
 
-    def run_all(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-    ) -> list[Done[ResultT] | Failed]:
-        work, crossed = _crossed(function), _crossed(list(tasks))
-        return [_crossed(_outcome(work, task)) for task in crossed]
-
-    def run_each(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        on_outcome: OnOutcome[ResultT],
-        *,
-        on_progress: OnProgress | None = None,
-        keep_going: bool = True,
-    ) -> None:
-        work = _crossed(function)
-        for index, task in enumerate(tasks):
-            on_outcome(index, _crossed(_outcome(work, _crossed(task))))
+    def _crossed(self, value: ValueT) -> ValueT:
+        with handle_secrets(SecretHandling.SENT):
+            data = pickle.dumps(value)
+        copy: ValueT = pickle.loads(data)
+        return copy
 
 
 class StoppedRunner(InlineRunner):
@@ -135,13 +124,6 @@ class StoppedRunner(InlineRunner):
     ) -> None:
         super().run_each(tasks[: (len(tasks) + 1) // 2], function, on_outcome, on_progress=on_progress)
         raise KeyboardInterrupt
-
-
-def _crossed(value: ValueT) -> ValueT:
-    with handle_secrets(SecretHandling.SENT):
-        data = pickle.dumps(value)
-    copy: ValueT = pickle.loads(data)
-    return copy
 
 
 def _outcome(function: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT] | Failed:

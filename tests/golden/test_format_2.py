@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from offsite.repository.repository import Repository
-from offsite.stores.posix_store import open_folder
 from offsite.upkeep.verification.run import verify_deep
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
@@ -16,13 +14,6 @@ from tests.golden.make_format_2 import POINTS
 from tests.inline_runner import InlineRunner
 
 GOLDEN = Path(__file__).parent / "format-2"
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    """A copy: restores leave their records."""
-    shutil.copytree(GOLDEN, tmp_path / "repository")
-    return Repository.open(open_folder(tmp_path / "repository"))
 
 
 def test_the_golden_repository_is_whole(repository: Repository) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from offsite.repository.commit import FOR_EVER, Pin
 from offsite.repository.fold import fold
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.stores.posix_store import open_folder
 from offsite.upkeep.verification.run import verify_deep
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
@@ -21,13 +19,6 @@ from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite
 
 GOLDEN = Path(__file__).parent / "format-3"
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    """A copy: restores leave their records."""
-    shutil.copytree(GOLDEN, tmp_path / "repository")
-    return Repository.open(open_folder(tmp_path / "repository"))
 
 
 def test_the_golden_repository_is_whole(repository: Repository) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from offsite.kafka.protocol.configs import BROKER, GROUP
 from offsite.model.selection import ALL_GROUPS
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
-from offsite.stores.posix_store import open_folder
 from offsite.upkeep.verification.run import verify_deep
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
@@ -22,13 +20,6 @@ from tests.golden.make_groups_2 import FORMATS, POINTS, SETTINGS
 from tests.inline_runner import InlineRunner
 
 GOLDEN = Path(__file__).parent / "groups-2"
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    """A copy: restores leave their records."""
-    shutil.copytree(GOLDEN, tmp_path / "repository")
-    return Repository.open(open_folder(tmp_path / "repository"))
 
 
 def test_the_golden_repository_is_whole(repository: Repository) -> None:
