@@ -12,7 +12,7 @@ counts. The costs were measured with Kafka 4.1 on two busy cores, and serve deci
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.producer import CLUSTER_ACTION
@@ -25,6 +25,7 @@ from offsite.model.options import OffsetsMode
 from offsite.model.units import format_duration
 from offsite.points.point_in_time import PartitionChain, PointInTime, is_open
 from offsite.repository.restores.record import RestoreRecord
+from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.restore.request import RestoreRequest
@@ -279,10 +280,11 @@ def describe_slow_transaction(partitions: Sequence[PreservedPartition]) -> str:
     )
 
 
-def _refusal_of_transactions(topic: TopicRestore, target: TargetTopic | None) -> str:
-    """Why the topic, existing or made with the settings of its source, takes no transactions; empty when it does."""
-    is_diskless = dict(topic.source.configs).get(DISKLESS) == "true" if target is None else target.diskless
-    return f"{topic.target} is diskless ({DISKLESS}=true), so it takes no transactions" if is_diskless else ""
+def find_diskless(existing: Iterable[TargetTopic], settings: Iterable[TargetTopicSettings]) -> frozenset[str]:
+    """The target topics that take no transactions (KIP-1150): `existing` ones, and those that are going to be made so.
+    Of a setting that the target refuses, `settings` has nothing: the topic is made without it."""
+    made = {made.topic for made in settings if made.create and dict(made.configs).get(DISKLESS) == "true"}
+    return frozenset(made | {target.topic for target in existing if target.diskless})
 
 
 FindSlow = Callable[[PartitionChain], SlowTransaction | None]
@@ -293,14 +295,16 @@ class OffsetsRules:
     """What decides which topics keep their offsets: the `point` and the `request`, the `existing` topics of the target,
     and an `unfinished` restore, whose verdicts stand.
 
-    `way`: how offsets without a record come back; `cannot_replay`: why the target's brokers cannot replay transactions,
-    or empty; `find_slow` finds a partition's transaction that would stay open too long.
+    `diskless`: topics of the target that take no transactions; `way`: how offsets without a record come back;
+    `cannot_replay`: why the target's brokers cannot replay transactions, or empty; `find_slow` finds a partition's
+    transaction that would stay open too long.
     """
 
     point: PointInTime
     request: RestoreRequest
     existing: Sequence[TargetTopic] = ()
     unfinished: RestoreRecord | None = None
+    diskless: Collection[str] = ()
     way: ReplayWay = BY_COORDINATOR
     cannot_replay: str = ""
     find_slow: FindSlow = lambda _: None
@@ -351,8 +355,11 @@ class OffsetsRules:
             reason += "" if self.way.direct else f"; with {self.way.missing} it is fast"
         # Without transactions no control records can be written: neither those of the source, nor fillers of gaps.
         if not reason and any(preserved.needs_transactions for preserved in verdict.partitions):
-            reason = self.cannot_replay or _refusal_of_transactions(topic, target)
+            reason = self.cannot_replay or self._refusal_of_transactions(topic.target)
         return replace(verdict, preserve=not reason, reason=reason)
+
+    def _refusal_of_transactions(self, name: str) -> str:
+        return f"{name} is diskless ({DISKLESS}=true), so it takes no transactions" if name in self.diskless else ""
 
     def _checked_for_slow(self, verdict: OffsetsVerdict) -> OffsetsVerdict:
         """A request for the source's offsets is met with a warning only: the open time is an estimate."""

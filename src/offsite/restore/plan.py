@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -36,9 +36,10 @@ from offsite.restore.offsets import (
     TRANSACTION_OPEN_MAX_S,
     OffsetsRules,
     OffsetsVerdict,
+    find_diskless,
     slow_transaction,
 )
-from offsite.restore.preflight import check_settings, read_circumstances
+from offsite.restore.preflight import check_settings, raise_problems, read_circumstances
 from offsite.restore.request import RestoreRequest, encode_request
 from offsite.restore.set_aside import with_originals
 from offsite.restore.target_topics import read_targets
@@ -100,12 +101,12 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     names = target_names(selected, request.renames)
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=situation.now_ms)
     plan = situation.plan(selected, existing)
-    # 2. Topics that keep their offsets.
-    offsets = situation.offsets(plan, point, existing)
-    # 3. Settings of the cluster and of the target topics; raises all problems at once.
+    # 2. Settings of the cluster and of the target topics; topics that keep their offsets. Raises all problems at once.
     metadata, unset = plan_metadata(admin.settings, backup.store, point.state, topics=names, apply=request.metadata)
-    settings = situation.settings(plan, existing, unset)
-    # 4. The record, with the original settings that other unfinished restores have set aside.
+    settings, problems = situation.settings(plan, existing)
+    offsets = situation.offsets(plan, point, existing, find_diskless(existing, settings))
+    situation.refuse((*problems, *unset), existing)
+    # 3. The record, with the original settings that other unfinished restores have set aside.
     asides = situation.asides()
     record = unfinished or replace(
         situation.new_record(plan, point),
@@ -175,7 +176,7 @@ class _Situation:
         return without_live_schemas(plan, self.request.selection, existing, self.unfinished)
 
     def offsets(
-        self, plan: RestorePlan, point: PointInTime, existing: Sequence[TargetTopic]
+        self, plan: RestorePlan, point: PointInTime, existing: Sequence[TargetTopic], diskless: Collection[str]
     ) -> tuple[OffsetsVerdict, ...]:
         missing = self.admin.missing_for_outcomes()
         way = replace(BY_COORDINATOR, missing=missing) if missing else DIRECT
@@ -185,6 +186,7 @@ class _Situation:
             request=self.request,
             existing=existing,
             unfinished=self.unfinished,
+            diskless=diskless,
             way=way,
             cannot_replay=self.admin.cannot_replay(),
             find_slow=partial(slow_transaction, store=self.backup.store, open_max_s=open_max_s, way=way),
@@ -192,15 +194,18 @@ class _Situation:
         return rules.decide(plan)
 
     def settings(
-        self, plan: RestorePlan, existing: Sequence[TargetTopic], unset: Sequence[OffsiteError]
-    ) -> tuple[TargetTopicSettings, ...]:
-        """The settings of the target topics. Raises all problems as one error, including the `unset` settings of the
-        cluster."""
+        self, plan: RestorePlan, existing: Sequence[TargetTopic]
+    ) -> tuple[tuple[TargetTopicSettings, ...], tuple[OffsiteError, ...]]:
+        """The settings of the target topics, and their problems."""
         if self.unfinished:
-            return ()
+            return (), ()
         circumstances = read_circumstances(self.admin, self.request, now_ms=self.now_ms)
+        return check_settings(self.admin, plan.topics, existing, circumstances)
+
+    def refuse(self, problems: Sequence[OffsiteError], existing: Sequence[TargetTopic]) -> None:
+        """Raise all of `problems` as one error; for a continued restore, they were asked before."""
         try:
-            return check_settings(self.admin, plan.topics, existing, circumstances, also=unset)
+            raise_problems(() if self.unfinished else problems)
         except (TargetNotEmpty, RestoreRefused) as error:
             raise _with_way_on(self.backup, self.cluster_id, existing, error) from error
 

@@ -228,11 +228,8 @@ def check_settings(
     topics: Sequence[TopicRestore],
     existing: Iterable[TargetTopic],
     facts: Circumstances,
-    *,
-    also: Sequence[OffsiteError] = (),
-) -> tuple[TargetTopicSettings, ...]:
-    """The settings of every target topic, existing or new. Changes nothing. Raises all problems, including `also`, as
-    one error."""
+) -> tuple[tuple[TargetTopicSettings, ...], tuple[OffsiteError, ...]]:
+    """The settings of every target topic, existing or new, and all problems. Changes nothing."""
     by_topic = {target.topic: target for target in existing}
     may_override = facts.retention == RetentionMode.OVERRIDE
     problems = [
@@ -248,11 +245,10 @@ def check_settings(
         for topic, decided in zip(topics, accepted, strict=True)
         if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, facts.defaults))
     ]
-    _raise_problems((*problems, *more, *large, *also))
-    return tuple(accepted)
+    return tuple(accepted), (*problems, *more, *large)
 
 
-def _raise_problems(problems: Sequence[OffsiteError]) -> None:
+def raise_problems(problems: Sequence[OffsiteError]) -> None:
     """Raise one error that lists all of `problems`: of their own class if all have the same class, else
     `RestoreRefused`."""
     if not problems:

@@ -306,7 +306,7 @@ def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere
     strange = {"segment.bytes": "1048576", "remote.storage.enable": "true", "min.insync.replicas": "2", "shiny": "1"}
     shape = replace(planned.source, configs=tuple(sorted(strange.items())), replication_factor=3)
     given = Circumstances(brokers=1, now_ms=BASE_MS)
-    (settings,) = check_settings(elsewhere.admin, [replace(planned, source=shape)], (), given)
+    (settings,), _ = check_settings(elsewhere.admin, [replace(planned, source=shape)], (), given)
     assert {each.setting for each in settings.left_out} == {"remote.storage.enable", "min.insync.replicas", "shiny"}
     create_topics(elsewhere.admin, [settings])
     finish_topics(elsewhere.admin, [settings])

@@ -54,6 +54,7 @@ def decided(  # most by keyword
     find_slow: FindSlow = lambda _: None,
     cannot_replay: str = "",
     way: ReplayWay = BY_COORDINATOR,
+    diskless: tuple[str, ...] = (),
     **more: object,
 ) -> tuple[OffsetsVerdict, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
@@ -65,6 +66,7 @@ def decided(  # most by keyword
         find_slow=find_slow,
         cannot_replay=cannot_replay,
         way=way,
+        diskless=diskless,
     )
     return rules.decide(planned(state, request, until_ms=until_ms, existing=existing))
 
@@ -120,14 +122,11 @@ def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -
 
 
 def test_a_diskless_topic_takes_no_transactions_and_is_translated_by_name() -> None:
-    state, diskless = (
-        one_segment(20, records=10, outcomes=10),
-        replace(target(), partitions=1, ends=(0,), diskless=True),
-    )
-    assert reason(state, existing=(diskless,)) == "t is diskless (diskless.enable=true), so it takes no transactions"
+    state, diskless = one_segment(20, records=10, outcomes=10), ("t",)
+    assert reason(state, diskless=diskless) == "t is diskless (diskless.enable=true), so it takes no transactions"
     with pytest.raises(RestoreRefused, match="t cannot keep its offsets: t is diskless"):
-        decided(state, "preserve", existing=(diskless,))
-    assert reason(one_segment(20, records=20, outcomes=0), existing=(diskless,)) == ""
+        decided(state, "preserve", diskless=diskless)
+    assert reason(one_segment(20, records=20, outcomes=0), diskless=diskless) == ""
 
 
 def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:

@@ -257,6 +257,32 @@ def test_settings_that_the_target_refuses_are_left_out_and_named(site: Site) -> 
     assert "some.setting" not in site.target.topics["orders"].configs
 
 
+def diskless_at_the_source(site: Site) -> None:
+    site.source.make_topic("orders", diskless_enable="true")
+    site.source.write_in_transaction("orders", [b"a", b"b"], committed=True)
+    site.back_up("orders")
+
+
+def test_a_diskless_topic_keeps_its_offsets_where_the_target_makes_it_a_plain_one(site: Site) -> None:
+    """Brokers without KIP-1150 refuse the setting, so the topic takes transactions; `preserve` was refused."""
+    diskless_at_the_source(site)
+    site.target.refused_settings = {"diskless.enable"}
+    result = site.restore(offsets="preserve")
+    assert result.topics["orders"].same_offsets
+    assert [setting for _, setting, _ in result.left_out] == ["diskless.enable"]
+
+
+def test_a_diskless_topic_that_exists_or_will_be_made_is_translated_by_name(site: Site) -> None:
+    diskless_at_the_source(site)
+    refused = "orders cannot keep its offsets: orders is diskless"
+    with pytest.raises(RestoreRefused, match=refused):
+        site.plan_restore(offsets="preserve")
+    site.target.make_topic("orders", diskless_enable="true", retention_ms=OLD_ENOUGH)
+    with pytest.raises(RestoreRefused, match=refused):
+        site.plan_restore(offsets="preserve")
+    assert not site.restore().topics["orders"].same_offsets
+
+
 def test_missing_rights_are_found_before_the_first_record(site: Site) -> None:
     backed_up(site)
     site.target.make_topic("orders", partitions=2, retention_ms=OLD_ENOUGH)
