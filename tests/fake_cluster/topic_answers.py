@@ -24,7 +24,7 @@ NODE = 1
 _TOPIC, _GROUP = 2, 32
 _SET_ON_TOPIC, _SET_ON_BROKER, _DEFAULT = 1, 4, 5
 _SET_ON_GROUP = 8
-_CLUSTER_AUTHORIZATION_FAILED = 31
+_GROUP_AUTHORIZATION_FAILED, _CLUSTER_AUTHORIZATION_FAILED = 30, 31
 _DELETE = 1
 _DESCRIBE_CONFIGS = 10
 _OPERATIONS = frozenset(range(3, 13))
@@ -118,10 +118,7 @@ def describe_configs(cluster: FakeCluster, asked: Any) -> Answer:
 def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
     told = {"resource_type": kind, "resource_name": name}
     if kind == _GROUP:
-        own = {"consumer.session.timeout.ms": "50000"}
-        if name in cluster.groups and cluster.groups[name].reset:
-            own["share.auto.offset.reset"] = cluster.groups[name].reset
-        return told | {"configs": list(_entries(own, _SET_ON_GROUP))}
+        return told | _group_configs(cluster, name)
     if kind != _TOPIC:
         if _DESCRIBE_CONFIGS in cluster.forbidden.get(THE_CLUSTER, set()):
             return told | {"error_code": _CLUSTER_AUTHORIZATION_FAILED}
@@ -134,6 +131,15 @@ def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
         return told | {"error_code": TOPIC_AUTHORIZATION_FAILED, "error_message": "Topic authorization failed."}
     defaults = {key: value for key, value in TOPIC_DEFAULTS.items() if key not in topic.configs}
     return told | {"configs": [*_entries(topic.configs, _SET_ON_TOPIC), *_entries(defaults, _DEFAULT)]}
+
+
+def _group_configs(cluster: FakeCluster, name: str) -> Answer:
+    if _DESCRIBE_CONFIGS in cluster.forbidden.get(name, set()):
+        return {"error_code": _GROUP_AUTHORIZATION_FAILED}
+    own = {"consumer.session.timeout.ms": "50000"}
+    if name in cluster.groups and cluster.groups[name].reset:
+        own["share.auto.offset.reset"] = cluster.groups[name].reset
+    return {"configs": list(_entries(own, _SET_ON_GROUP))}
 
 
 def list_config_resources(cluster: FakeCluster, asked: Any) -> Answer:

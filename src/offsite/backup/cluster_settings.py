@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
-from offsite.kafka.settings import SettingsClient
+from offsite.kafka.settings import FOLLOWING_S, SettingsClient
 from offsite.model.cluster_settings import BROKERS, GROUPS, ClusterSettings, ResourceConfigs
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer, OffsiteError
 from offsite.model.names import amount, named
@@ -59,11 +60,12 @@ def with_not_carried(
     """Add to `observed` the settings of groups and of all brokers, and the names of everything else on the cluster,
     including the groups of `groups` whose kinds no restore brings back."""
     not_carried = list(_groups(groups))
-    subject = "dynamic settings of brokers"
-    brokers = _read(subject, client.dynamic_broker_settings, not_carried, passed_over=_UNREAD) or {}
+    subject, of_brokers = "dynamic settings of brokers", partial(client.dynamic_broker_settings, max_age_s=FOLLOWING_S)
+    brokers = _read(subject, of_brokers, not_carried, passed_over=_UNREAD) or {}
     not_carried += _brokers(brokers)
     subject = "groups and metrics of clients that have settings"
-    configured = _read(subject, client.configured, not_carried, passed_over=_UNREAD) or {}
+    of_groups = partial(client.configured, max_age_s=FOLLOWING_S)
+    configured = _read(subject, of_groups, not_carried, passed_over=_UNREAD) or {}
     not_carried += _configured(configured)
     configs = (*_of_all_brokers(brokers), *_of_groups(configured))
     settings = replace(observed.settings, not_carried=tuple(not_carried), configs=tuple(sorted(configs)))
@@ -71,7 +73,7 @@ def with_not_carried(
 
 
 def read_configs(client: SettingsClient) -> tuple[ResourceConfigs, ...]:
-    """The settings of groups and of all brokers, without secrets. Raises the errors of `client`."""
+    """The settings of groups and of all brokers as they are now, without secrets. Raises the errors of `client`."""
     return tuple(sorted((*_of_all_brokers(client.dynamic_broker_settings()), *_of_groups(client.configured()))))
 
 

@@ -64,7 +64,7 @@ CHECKS: tuple[DoctorCheck[Parts], ...] = (
     ),
     DoctorCheck("rights.log_dirs", "rights on sizes", rights.log_dirs, RIGHTS, _CLUSTER, _REACHED, 60),
     DoctorCheck("rights.transactions", "rights on transactions", rights.transactions, RIGHTS, _CLUSTER, _REACHED),
-    DoctorCheck("rights.outcomes", "rights on outcomes", rights.outcomes, RIGHTS, _CLUSTER, _REACHED),
+    DoctorCheck("rights.outcomes", "rights on outcomes of transactions", rights.outcomes, RIGHTS, _CLUSTER, _REACHED),
     DoctorCheck("store.repository", "repository", stored.repository, STORE, _STORE),
     DoctorCheck(
         "store.workers",

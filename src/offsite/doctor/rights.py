@@ -11,7 +11,6 @@ from offsite.backup.cut.readings import STATE_TOPIC
 from offsite.doctor.check import NAMED_MAX, RIGHTS, CheckResult, NotMeasurable, failed, ok, warning
 from offsite.doctor.parts import Parts
 from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
-from offsite.kafka.protocol.groups import ListedGroup
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.names import amount, named
@@ -23,6 +22,10 @@ _NAMES = {READ: "Read", DESCRIBE: "Describe", DESCRIBE_CONFIGS: "DescribeConfigs
 GROUPS_MAX = 200
 """Groups whose offsets are requested at most: further requests would only test the same principal again."""
 CONFIGS_MAX = 50
+_DESCRIBE_GROUPS = (
+    "grant Describe on groups and on their topics: a backup has no new offsets of groups that it may not read"
+)
+_AGAIN = "try again: a backup keeps the offsets that the one before has of these groups, and ends with exit code 3"
 
 
 def topics(parts: Parts) -> CheckResult:
@@ -57,10 +60,13 @@ def groups(parts: Parts) -> CheckResult:
     if not listed:
         return ok("all groups are visible, and there are none")
     queried = listed[:GROUPS_MAX]
-    if wrong := parts.admin.groups.offsets(queried).failed:
+    fetched = parts.admin.groups.offsets(queried)
+    if wrong := fetched.failed:
         said = named([f"{failure.group}: {failure.message}" for failure in wrong], most=NAMED_MAX, of="groups")
-        return warning(said, cure="grant Describe on groups and on their topics: without it, groups are not restored")
-    return ok(f"{_counted(queried, listed)} returned their offsets{'' if sees_all else '; others may be hidden'}")
+        is_denied = any(failure.error.endswith("_AUTHORIZATION_FAILED") for failure in wrong)
+        return warning(said, cure=_DESCRIBE_GROUPS if is_denied else _AGAIN)
+    rest = "" if sees_all else "; others may be hidden"
+    return ok(f"{_counted(len(fetched.groups), len(listed))} returned their offsets{rest}")
 
 
 def log_dirs(parts: Parts) -> CheckResult:
@@ -101,13 +107,13 @@ def transactions(parts: Parts) -> CheckResult:
 
 
 def outcomes(parts: Parts) -> CheckResult:
-    """Whether outcomes of transactions may be written. Backups never write outcomes, and a missing right is no
-    failure."""
+    """Whether outcomes of transactions may be written. Backups never write outcomes, and their lack is no failure."""
     if not (missing := parts.admin.missing_for_outcomes()):
-        return ok("the principal may write transaction markers: restores keep the offsets of any log")
+        return ok("outcomes of transactions may be written: restores into this cluster keep the offsets of any log")
     return ok(
-        "the principal may not write transaction markers: restores into this cluster replay transactions one after "
-        f"the other, and do not keep the offsets of logs with many gaps. Restores need {missing} for that"
+        "outcomes of transactions may not be written, which no backup needs. Restores into this cluster replay "
+        "transactions one after the other, which takes longer, and do not keep the offsets of logs with many gaps; "
+        f"to change that, they need {missing}"
     )
 
 
@@ -138,5 +144,5 @@ def _lack(topic: TopicMetadata, operations: dict[int, str]) -> str:
     return ", ".join(name for code, name in operations.items() if not topic.allows(code))
 
 
-def _counted(queried: Sequence[ListedGroup], listed: Sequence[ListedGroup]) -> str:
-    return amount(len(listed), "group") if len(queried) == len(listed) else f"{len(queried)} of {len(listed)} groups"
+def _counted(returned: int, listed: int) -> str:
+    return amount(listed, "group") if returned == listed else f"{returned} of {listed} groups"

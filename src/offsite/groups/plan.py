@@ -63,6 +63,11 @@ class TopicMove:
     changes: TopicOffsets
     before: TopicOffsets
 
+    @property
+    def is_untold(self) -> bool:
+        """Whether an undo would remove a position that brokers could not read: they told a partition without one."""
+        return NO_OFFSET in self.before.offsets and NO_OFFSET in self.current.offsets
+
     def rows(self) -> Iterator[PlannedOffset]:
         current, moved = self.current.by_partition(), self.translated
         for row, new, match in zip(moved.source, moved.offsets, moved.matches, strict=True):
@@ -201,6 +206,14 @@ class GroupPlan:
         """The positions of the share groups that will be set, or are set already, except groups `left_out`."""
         moves = (move for move in self._set(left_out) if move.kind == SHARE)
         return tuple(_share_positions(move, topic.translated) for move in moves for topic in move.topics)
+
+    def untold(self, *, left_out: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+        """The share groups and topics (target names) that change, and had a partition without a position, as far as
+        brokers told, except groups `left_out`."""
+        moves = self._set(left_out)
+        return tuple(
+            (move.group, topic.translated.target) for move in moves for topic in move.topics if topic.is_untold
+        )
 
     def reads_again(self, *, left_out: Collection[str] = ()) -> tuple[ReadAgain, ...]:
         """What groups had read beyond the ends of the target's logs, except groups `left_out`."""

@@ -111,6 +111,7 @@ class GroupPlanReport:
     gone: tuple[GoneSince, ...] = ()
     share_positions: tuple[SharePositions, ...] = ()
     reads_again: tuple[ReadAgain, ...] = ()
+    untold: tuple[tuple[str, str], ...] = ()
 
 
 def show_groups(
@@ -147,6 +148,7 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
         gone=planned.as_of.gone,
         share_positions=planned.plan.share_positions(),
         reads_again=planned.plan.reads_again(),
+        untold=planned.plan.untold(),
     )
 
 

@@ -83,7 +83,8 @@ class AppliedGroups:
     existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
     the rest; `gone`: groups that are gone, and were not named in full. `kinds`: the kind of every group of the plan.
     `share_positions`: where the share groups that are set deliver again, and where they have no position;
-    `reads_again`: what groups that are set had read beyond the ends of the logs."""
+    `reads_again`: what groups that are set had read beyond the ends of the logs; `untold`: share groups and topics with
+    a partition without a position before, as far as brokers told, where an undo leaves the new positions."""
 
     change: str
     backup: str
@@ -106,6 +107,7 @@ class AppliedGroups:
     kinds: Mapping[str, str] = field(default_factory=dict)
     share_positions: tuple[SharePositions, ...] = ()
     reads_again: tuple[ReadAgain, ...] = ()
+    untold: tuple[tuple[str, str], ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -190,13 +192,15 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
         kinds=planned.plan.kinds(),
         share_positions=planned.plan.share_positions(left_out=refused),
         reads_again=planned.plan.reads_again(left_out=refused),
+        untold=planned.plan.untold(left_out=refused),
     )
 
 
 def _remembered(planned: PlannedGroups) -> str:
     """The id of the change for an undo of everything. An earlier attempt counts if this installation recorded it, and
     if its record covers all offsets that are going to change."""
-    backup, change, before = planned.backup, planned.change, planned.plan.before()
+    backup, before = planned.backup, planned.plan.before()
+    change = replace(planned.change, untold=planned.plan.untold())
     with writing_records(backup):
         prepare_records(backup)
         store = backup.record_store

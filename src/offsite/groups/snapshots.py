@@ -3,7 +3,8 @@
 A snapshot equal to the previous one is not stored again. A bad read never replaces a good one: a group without an
 answer keeps its previous offsets, and so do groups on a topic that was not seen; an empty list where groups existed
 changes nothing. Brokers tell a share group's position that they failed to read as none, without an error: the previous
-position stays. A group that is gone although its topic exists is recorded by name.
+position stays, and so does where the group begins without one. A group that is gone although its topic exists is
+recorded by name.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     failed = (*fetched.failed, *_unlisted(fetched, former.groups, patterns))
     groups = _with_former(fetched_groups, former.groups, failed)
     groups, kept = _with_known_positions(groups, former.groups)
+    groups = {name: _with_known_reset(group, former.groups.get(name)) for name, group in groups.items()}
     note = "; ".join(filter(None, (note, _kept_note(kept))))
     groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
     if former.groups and not groups:
@@ -222,6 +224,13 @@ def _with_known_positions(groups: GroupTable, former: GroupTable) -> tuple[Group
         if partitions
     }
     return {**groups, **patched}, [f"{name} on {partition}" for name in patched for partition in lost[name]]
+
+
+def _with_known_reset(group: GroupOffsets, former: GroupOffsets | None) -> GroupOffsets:
+    """`group`, where nobody told where it begins without a position, with what was told before: brokers have a value
+    for each share group, so none means that it was not read."""
+    is_unknown = group.kind == SHARE and not group.reset
+    return replace(group, reset=former.reset) if is_unknown and former is not None else group
 
 
 def _lost_positions(group: GroupOffsets, former: GroupOffsets) -> Sequence[TopicPartition]:

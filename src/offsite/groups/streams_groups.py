@@ -17,7 +17,7 @@ STREAMS = "streams"
 _NAMED_MAX = 10
 _CONSEQUENCES: Mapping[StreamsSupport, str] = {
     StreamsSupport.ABSENT: (
-        "the target's brokers have no such groups (Kafka 4.1 as a preview, 4.2 by default), and the offsets make "
+        "brokers of the target have no such groups (Kafka 4.1 as a preview, 4.2 by default), and the offsets make "
         "classic groups: start the applications there with group.protocol=classic"
     ),
     StreamsSupport.REFUSES: (
@@ -32,6 +32,12 @@ _CONSEQUENCES: Mapping[StreamsSupport, str] = {
     ),
 }
 """Nothing is to be said of brokers that convert the group for good."""
+_RELEASES: Mapping[StreamsSupport, str] = {
+    StreamsSupport.ABSENT: "without streams groups",
+    StreamsSupport.REFUSES: "Kafka 4.1",
+    StreamsSupport.MAY_FAIL: "Kafka 4.2",
+    StreamsSupport.CONVERTS: "Kafka 4.3 or later",
+}
 
 
 def streams_warnings(groups: Iterable[GroupOffsets], client: GroupClient) -> tuple[str, ...]:
@@ -45,6 +51,19 @@ def streams_warnings(groups: Iterable[GroupOffsets], client: GroupClient) -> tup
 def _warnings(names: list[str], client: GroupClient) -> Iterator[str]:
     kept = {listed.group for listed in client.list() if listed.kind == STREAMS}
     changed = [name for name in names if name not in kept]
-    consequence = _CONSEQUENCES.get(client.streams_support()) if changed else None
-    if consequence is not None:
-        yield f"streams groups {named(changed, most=_NAMED_MAX)}: {consequence}"
+    brokers = client.streams_support() if changed else {}
+    least = min(brokers.values(), key=list(StreamsSupport).index, default=StreamsSupport.CONVERTS)
+    if (consequence := _CONSEQUENCES.get(least)) is not None:
+        yield f"streams groups {named(changed, most=_NAMED_MAX)}: {_several(brokers)}{consequence}"
+
+
+def _several(brokers: Mapping[int, StreamsSupport]) -> str:
+    """The brokers by release, where they have several; else empty."""
+    by_release = {
+        release: [str(node_id) for node_id, support in sorted(brokers.items()) if support is of]
+        for of, release in _RELEASES.items()
+    }
+    texts = [f"{release}: {named(ids, most=_NAMED_MAX)}" for release, ids in by_release.items() if ids]
+    return f"brokers of several releases may coordinate them ({'; '.join(texts)}), and the oldest counts: " * (
+        len(texts) > 1
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.run import check_cluster
@@ -27,13 +27,20 @@ from offsite.repository.snapshots.group_change import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoneGroups:
-    """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change."""
+    """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change. `untold`: share
+    groups and topics whose new positions stay, because nobody knows whether there were positions before."""
 
     change: str
     groups: int
     offsets_put_back: int
     offsets_removed: int
     failed: tuple[GroupFailure, ...]
+    untold: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every group is where it was."""
+        return not self.failed and not self.untold
 
 
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
@@ -78,23 +85,26 @@ def _record_key(backup: Backup, change: GroupChange) -> str:
 
 def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> UndoneGroups:
     """Commit again the offsets of the groups before the change, and remove offsets that did not exist. May be repeated;
-    a change with groups that could not be undone stays open. If the undo cannot be recorded, nothing is touched: raises
-    `StoreDenied`, and further errors of the store."""
+    a change with groups that could not be undone stays open. Positions of share groups stay where the earlier ones are
+    not known: a group without a position may skip all records up to the end. If the undo cannot be recorded, nothing is
+    touched: raises `StoreDenied`, and further errors of the store."""
     before = _before(backup, change)
     with writing_records(backup):
         prepare_records(backup)
         put_undoing(backup.record_store, backup.layout, change)
-    earlier, none = _rows(before, committed=True), _rows(before, committed=False)
+    earlier, none = _rows(before, committed=True), _rows(before, committed=False, but=change.untold)
     # The positions of a share group on a topic go together: remove first, and set the earlier ones again.
     failures = {failure.group: failure for failure in (*admin.groups.delete(none), *admin.groups.commit(earlier))}
     if not failures:
         put_undone(backup.record_store, backup.layout, change)
+    untold = tuple((group, topic) for group, topic in change.untold if group not in failures)
     return UndoneGroups(
         change=change.change,
-        groups=len(before.keys() - failures.keys()),
+        groups=len(before.keys() - failures.keys() - {group for group, _ in untold}),
         offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
         offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
         failed=tuple(failures[name] for name in sorted(failures)),
+        untold=untold,
     )
 
 
@@ -105,17 +115,19 @@ def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
     return get_before((places or [backup.record_store])[0], backup.layout, change)
 
 
-def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
-    """The rows of groups with a commit before, or without one."""
+def _rows(groups: GroupTable, *, committed: bool, but: Collection[tuple[str, str]] = ()) -> GroupTable:
+    """The rows of groups with a commit before, or without one, except those of the groups and topics in `but`."""
     filtered = {
-        name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()
+        name: replace(group, topics=tuple(_topics(group, committed=committed, but=but)))
+        for name, group in groups.items()
     }
     return {name: group for name, group in filtered.items() if group.topics}
 
 
-def _topics(group: GroupOffsets, *, committed: bool) -> list[TopicOffsets]:
+def _topics(group: GroupOffsets, *, committed: bool, but: Collection[tuple[str, str]]) -> list[TopicOffsets]:
     filtered = [
         TopicOffsets.of(offsets.topic, (row for row in offsets if (row.offset != NO_OFFSET) is committed))
         for offsets in group.topics
+        if (group.group, offsets.topic) not in but
     ]
     return [offsets for offsets in filtered if len(offsets)]

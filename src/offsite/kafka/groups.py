@@ -13,9 +13,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from typing import TypeVar
 
 from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, GroupCoordinators, split_groups
 from offsite.kafka.net.backoff import through_outage
+from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import broker_error, error_name
 from offsite.kafka.protocol.configs import group_values_request
@@ -38,12 +40,14 @@ from offsite.kafka.protocol.share_groups import (
     delete_positions_request,
     describe_positions_request,
 )
-from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable
+from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupTable
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import Denied, KafkaProtocolError, KafkaTooOld
+from offsite.model.errors import Denied, KafkaTooOld, KafkaUnavailable
 from offsite.model.journal import decided
 from offsite.model.names import named
+
+T = TypeVar("T")
 
 _MARKERS_OF_4_2, _LOG_DIRS_OF_4_3 = 2, 5
 """Versions of WriteTxnMarkers and DescribeLogDirs by which brokers of these releases are known: brokers do not tell
@@ -65,15 +69,17 @@ _NOT_ENABLED = (
     "share.version=1"
 )
 _NOT_SET = (
-    "the brokers set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group "
-    "begin at the first record, with share.auto.offset.reset=earliest"
+    "set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group begin at "
+    "the first record, with share.auto.offset.reset=earliest"
 )
 _OTHER_POSITION = (
     "after its positions were set, brokers tell other ones, or none, as they do where they cannot read them: run the "
     "same command again"
 )
+_NOT_REMOVED = "after its positions were removed, brokers still tell some: run the same command again"
+_NO_SUCH_GROUP = 69
 _NAMED_MAX = 12
-"""Partitions named in one failure."""
+"""Brokers and partitions named in one failure."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
 
@@ -103,8 +109,8 @@ class FetchedGroups:
 
 
 class StreamsSupport(StrEnum):
-    """What brokers make of a classic group, made by a commit of offsets, when an application of the streams protocol
-    (KIP-1071) joins it. A version of a broker of other makers counts by its APIs."""
+    """By rising release: what a broker makes of a classic group, made by a commit of offsets, when an application of
+    the streams protocol (KIP-1071) joins it. A version of a broker of other makers counts by its APIs."""
 
     ABSENT = "absent"
     """Brokers have no streams groups."""
@@ -127,7 +133,8 @@ class GroupClient:
 
     def list(self) -> Sequence[ListedGroup]:
         """List every visible group, sorted by name. Waits for brokers that still load groups."""
-        return through_outage(self._list, self._clock, limit_s=COORDINATOR_MAX_S)
+        groups = {group.group: group for listed in self._of_brokers(_listed).values() for group in listed}
+        return [groups[name] for name in sorted(groups)]
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
         """Read the committed offsets of `groups`, on all topics, and the positions of share groups.
@@ -162,15 +169,10 @@ class GroupClient:
             ask_again=self.offsets,
         )
 
-    def streams_support(self) -> StreamsSupport:
-        """What a broker makes of a classic group when a streams application joins it."""
-        with self._router.lease_any() as connection:
-            if not connection.has_version(Api.STREAMS_GROUP_HEARTBEAT, 0):
-                return StreamsSupport.ABSENT
-            if not connection.has_version(Api.WRITE_TXN_MARKERS, _MARKERS_OF_4_2):
-                return StreamsSupport.REFUSES
-            is_newer = connection.has_version(Api.DESCRIBE_LOG_DIRS, _LOG_DIRS_OF_4_3)
-            return StreamsSupport.CONVERTS if is_newer else StreamsSupport.MAY_FAIL
+    def streams_support(self) -> Mapping[int, StreamsSupport]:
+        """Broker id → what the broker makes of a classic group when a streams application joins it. Brokers of several
+        releases serve a cluster while it is upgraded, and each may become the coordinator of a group."""
+        return self._of_brokers(lambda _, connection: _streams_support(connection))
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Commit the given offsets of every group, and set the positions of share groups. Returns refused groups. May
@@ -194,7 +196,8 @@ class GroupClient:
         listed = [ListedGroup(group=name, kind=SHARE, state="") for name in share_groups]
         if failed := self._positions(listed).failed:
             return failed
-        return () if self._sets_positions() else _all_failed(share_groups, "NOT_SET", _NOT_SET)
+        why = self._why_not_set()
+        return _all_failed(share_groups, "NOT_SET", why) if why else ()
 
     def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Remove every group's commits on the given partitions, and all positions of a share group on the given topics.
@@ -203,8 +206,7 @@ class GroupClient:
         answers = self._coordinators.ask(
             deleting, lambda names: delete_offsets_request(deleting[names[0]]), per_request=1
         )
-        failed = self._change(share, Api.DELETE_SHARE_GROUP_OFFSETS, delete_positions_request, "removing positions")
-        return (*_failures(answers, "removing offsets", groups), *failed)
+        return (*_failures(answers, "removing offsets", groups), *self._delete_positions(share))
 
     def _positions(self, listed: Sequence[ListedGroup]) -> FetchedGroups:
         """The positions of share groups. Brokers without the request hold positions that nobody can read."""
@@ -233,30 +235,47 @@ class GroupClient:
         """Where share groups begin in partitions without a position, as far as the cluster tells."""
         try:
             answers = [self._router.call(group_values_request(part)) for part in split_groups(names, FETCH_GROUPS_MAX)]
-        except (Denied, KafkaProtocolError) as error:
+        except (Denied, KafkaUnavailable) as error:
             decided("not_asked", why=error.message, what=f"{_RESET} of share groups")
             return {}
         settings = {name: values for answer in answers for name, values in answer.items()}
         return {name: values[_RESET] for name, values in settings.items() if _RESET in values}
 
-    def _sets_positions(self) -> bool:
-        with self._router.lease_any() as connection:
-            return connection.has_version(Api.DESCRIBE_SHARE_GROUP_OFFSETS, SETTING_VERSION)
+    def _why_not_set(self) -> str:
+        """Why positions of share groups are not set; empty where all brokers set them."""
+        sets = self._of_brokers(
+            lambda _, connection: connection.has_version(Api.DESCRIBE_SHARE_GROUP_OFFSETS, SETTING_VERSION)
+        )
+        without = [str(node_id) for node_id, is_able in sorted(sets.items()) if not is_able]
+        if not without:
+            return ""
+        some = f"some brokers ({named(without, most=_NAMED_MAX)})"
+        return f"{'the brokers' if len(without) == len(sets) else some} {_NOT_SET}"
 
     def _set_positions(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Set the positions of share groups, and read them again: brokers of 4.1 set none, and report no error."""
-        if not groups:
-            return ()
         failed = self._change(groups, Api.ALTER_SHARE_GROUP_OFFSETS, alter_positions_request, "setting positions")
-        changed = groups.keys() - {failure.group for failure in failed}
-        answers = self._coordinators.ask(sorted(changed), describe_positions_request, per_request=FETCH_GROUPS_MAX)
-        message = _OTHER_POSITION if self._sets_positions() else _NOT_SET
-        unset = (
-            GroupFailure(group=name, error="NOT_SET", message=message, kind=SHARE)
+        answers = self._read_again(groups, failed)
+        unset = [
+            name
             for name, answer in answers.items()
             if not answer.codes and not _positions_of(groups[name]) <= _positions_of(answer)
-        )
-        return (*failed, *_unread_positions(answers, groups), *unset)
+        ]
+        message = (self._why_not_set() or _OTHER_POSITION) if unset else ""
+        return (*failed, *_unread_positions(answers, groups), *_all_failed(unset, "NOT_SET", message))
+
+    def _delete_positions(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Delete all positions of share groups on the topics of `groups`, and read them again."""
+        failed = self._change(groups, Api.DELETE_SHARE_GROUP_OFFSETS, delete_positions_request, "removing positions")
+        answers = self._read_again(groups, failed)
+        remaining = [name for name, answer in answers.items() if _has_position(answer, groups[name])]
+        there = {name: answer for name, answer in answers.items() if answer.error_code != _NO_SUCH_GROUP}
+        return (*failed, *_unread_positions(there, groups), *_all_failed(remaining, "NOT_REMOVED", _NOT_REMOVED))
+
+    def _read_again(self, groups: GroupTable, failed: Iterable[GroupFailure]) -> Mapping[str, GroupAnswer]:
+        """The positions of `groups` after a change, except those of `failed` groups."""
+        changed = groups.keys() - {failure.group for failure in failed}
+        return self._coordinators.ask(sorted(changed), describe_positions_request, per_request=FETCH_GROUPS_MAX)
 
     def _change(
         self,
@@ -280,16 +299,17 @@ class GroupClient:
                 return error
         return None
 
-    def _list(self) -> Sequence[ListedGroup]:
-        groups: dict[str, ListedGroup] = {}
-        for node_id in self._router.metadata([]).brokers:
-            with self._router.lease_broker(node_id) as connection:
-                version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
-                code, listed = connection.call(list_groups_request(version))
-            if code:
-                raise broker_error(code, f"listing the groups of broker {node_id}")
-            groups |= {group.group: group for group in listed}
-        return [groups[name] for name in sorted(groups)]
+    def _of_brokers(self, read: Callable[[int, Connection], T]) -> Mapping[int, T]:
+        """Broker id → what `read` makes of the id and of a connection to the broker. Waits for brokers."""
+
+        def ask() -> Mapping[int, T]:
+            answers: dict[int, T] = {}
+            for node_id in self._router.metadata([]).brokers:
+                with self._router.lease_broker(node_id) as connection:
+                    answers[node_id] = read(node_id, connection)
+            return answers
+
+        return through_outage(ask, self._clock, limit_s=COORDINATOR_MAX_S)
 
     def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, GroupAnswer]:
         with self._router.lease_any() as connection:
@@ -297,6 +317,28 @@ class GroupClient:
         request = partial(fetch_offsets_request, stable=stable, version=version)
         per_request = FETCH_GROUPS_MAX if version >= MANY_GROUPS_VERSION else 1
         return self._coordinators.ask(groups, request, per_request=per_request)
+
+
+def _listed(node_id: int, connection: Connection) -> Sequence[ListedGroup]:
+    code, listed = connection.call(list_groups_request(connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)))
+    if code:
+        raise broker_error(code, f"listing the groups of broker {node_id}")
+    return listed
+
+
+def _streams_support(connection: Connection) -> StreamsSupport:
+    if not connection.has_version(Api.STREAMS_GROUP_HEARTBEAT, 0):
+        return StreamsSupport.ABSENT
+    if not connection.has_version(Api.WRITE_TXN_MARKERS, _MARKERS_OF_4_2):
+        return StreamsSupport.REFUSES
+    is_newer = connection.has_version(Api.DESCRIBE_LOG_DIRS, _LOG_DIRS_OF_4_3)
+    return StreamsSupport.CONVERTS if is_newer else StreamsSupport.MAY_FAIL
+
+
+def _has_position(answer: GroupAnswer, group: GroupOffsets) -> bool:
+    """Whether the answer has a position on one of the topics of `group`."""
+    names = {topic.topic for topic in group.topics}
+    return any(row.offset != NO_OFFSET for topic in answer.offsets if topic.topic in names for row in topic)
 
 
 def _positions_of(group: GroupOffsets | GroupAnswer) -> AbstractSet[tuple[str, int, int]]:

@@ -4,7 +4,8 @@ and the names of what else has settings. Plain values in and out, offsite's own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, through_outage
 from offsite.kafka.net.routing import Router
@@ -31,11 +32,15 @@ from offsite.kafka.protocol.metadata import split_requests
 from offsite.kafka.protocol.request import Api
 from offsite.model.clock import Clock
 from offsite.model.cluster_settings import BROKERS, GROUPS, Acl, ClientQuota, ResourceConfigs, ScramUser
-from offsite.model.errors import KafkaTooOld, KafkaUnavailable
+from offsite.model.errors import KafkaProtocolError, KafkaTooOld, KafkaUnavailable
+from offsite.model.names import amount
 
 _KINDS = {BROKERS: BROKER, GROUPS: GROUP}
-_GROUPS_MAX = 200  # further groups count as configured, as listed by brokers
-_DYNAMIC_S = 300.0  # broker settings change seldom, and a following run would ask in every round
+_GROUPS_MAX = 200
+"""Groups in one request: a group answers with some 15 settings."""
+FOLLOWING_S = 300.0
+"""For how long a run that follows takes settings as read: they change seldom, and it would ask in every round."""
+T = TypeVar("T")
 
 
 class SettingsClient:
@@ -44,7 +49,7 @@ class SettingsClient:
 
     def __init__(self, router: Router, *, clock: Clock) -> None:
         self._router, self._clock = router, clock
-        self._dynamic: tuple[float, Mapping[str, Mapping[str, str | None]] | KafkaUnavailable] | None = None
+        self._answers: dict[str, tuple[float, object]] = {}
 
     def acls(self) -> tuple[Acl, ...]:
         """Return all access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
@@ -52,8 +57,11 @@ class SettingsClient:
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
         """Add rules, at most once each. Returns one text per rule: empty, or the reason of the refusal."""
-        parts = split_requests(acls, lambda _: 1)
-        return [problem for part in parts for problem in self._router.call_controller(create_acls_request(part))]
+        return [
+            problem
+            for part in split_requests(acls, lambda _: 1)
+            for problem in _one_each(self._router.call_controller(create_acls_request(part)), part, "access rules")
+        ]
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
         """Return the limits of all entities, sorted."""
@@ -61,8 +69,11 @@ class SettingsClient:
 
     def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
         """Set the named limits. Returns one text per entity: empty, or the reason of the refusal."""
-        parts = split_requests(quotas, lambda quota: 1 + len(quota.limits))
-        return [problem for part in parts for problem in self._router.call_controller(alter_quotas_request(part))]
+        return [
+            problem
+            for part in split_requests(quotas, lambda quota: 1 + len(quota.limits))
+            for problem in _one_each(self._router.call_controller(alter_quotas_request(part)), part, "client quotas")
+        ]
 
     def scram_users(self) -> tuple[ScramUser, ...]:
         """Return the users who may log in by SCRAM, sorted, without credentials."""
@@ -77,34 +88,16 @@ class SettingsClient:
 
         return through_outage(ask, self._clock, limit_s=DEAD_BROKER_MAX_S)
 
-    def dynamic_broker_settings(self) -> Mapping[str, Mapping[str, str | None]]:
+    def dynamic_broker_settings(self, *, max_age_s: float = 0.0) -> Mapping[str, Mapping[str, str | None]]:
         """Return the settings made while brokers ran, sorted; None for a secret. Keys: a broker's id as text, or an
-        empty text for settings of all brokers. The answer, or the failure to answer, is remembered for `_DYNAMIC_S`."""
-        now_s = self._clock.monotonic_s()
-        if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
-            self._dynamic = now_s, self._ask_dynamic()
-        settings = self._dynamic[1]
-        if isinstance(settings, KafkaUnavailable):
-            raise settings
-        return settings
+        empty text for settings of all brokers. An answer, or a failure to answer, of the last `max_age_s` counts."""
+        return self._remembered("dynamic", self._ask_dynamic, max_age_s)
 
-    def configured(self) -> Mapping[int, Mapping[str, Mapping[str, str] | None]]:
+    def configured(self, *, max_age_s: float = 0.0) -> Mapping[int, Mapping[str, Mapping[str, str] | None]]:
         """Return the groups (`GROUP`) and the client metrics subscriptions (`CLIENT_METRICS`) that have settings,
-        sorted, with the settings of groups; None where they were not asked for. Brokers before 4.1 list no groups,
-        brokers before 3.7 list nothing."""
-        with self._router.lease_any() as connection:
-            try:
-                version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
-            except KafkaTooOld:
-                return {}
-            resources = connection.call(config_resources_request(version))
-            groups = resources.get(GROUP, ())[:_GROUPS_MAX]
-            configs = connection.call(group_configs_request(groups)) if groups else {}
-        rest = dict.fromkeys(resources.get(GROUP, ())[_GROUPS_MAX:])
-        return {
-            CLIENT_METRICS: dict.fromkeys(resources.get(CLIENT_METRICS, ())),
-            GROUP: {**{group: configs[group] for group in groups if group in configs}, **rest},
-        }
+        sorted, with the settings of groups; None for a group whose settings may not be read. Brokers before 4.1 list no
+        groups, brokers before 3.7 list nothing. `max_age_s` as above."""
+        return self._remembered("configured", self._ask_configured, max_age_s)
 
     def set_configs(self, changes: Sequence[ResourceConfigs]) -> Sequence[str]:
         """Set the settings. Returns one text per setting, in order: empty, or the reason of the refusal. Brokers refuse
@@ -119,16 +112,55 @@ class SettingsClient:
 
     def _refusal(self, kind: int, name: str, configs: Sequence[tuple[str, str]]) -> str:
         request = alter_configs_request({name: dict(configs)}, kind=kind)
-        (outcome,) = self._router.call_controller(request)
+        (outcome,) = _one_each(self._router.call_controller(request), [name], "settings")
         return f"{error_name(outcome.error_code)} ({outcome.detail})" if outcome.error_code else ""
 
-    def _ask_dynamic(self) -> Mapping[str, Mapping[str, str | None]] | KafkaUnavailable:
+    def _remembered(self, name: str, ask: Callable[[], T], max_age_s: float) -> T:
+        """The answer of `ask`, or its failure, unless one is younger than `max_age_s`."""
+        now_s = self._clock.monotonic_s()
+        if name not in self._answers or now_s - self._answers[name][0] >= max_age_s:
+            try:
+                self._answers[name] = now_s, ask()
+            except KafkaUnavailable as error:
+                self._answers[name] = now_s, error
+        answer = self._answers[name][1]
+        if isinstance(answer, KafkaUnavailable):
+            raise answer
+        return cast("T", answer)
+
+    def _ask_dynamic(self) -> Mapping[str, Mapping[str, str | None]]:
         settings: dict[str, dict[str, str | None]] = {}
-        try:
-            requests = {node_id: dynamic_configs_request(node_id) for node_id in self._router.metadata([]).brokers}
-            for answer in self._router.call_each(requests).values():
-                for whose, configs in answer.items():
-                    settings.setdefault(whose, {}).update(configs)
-        except KafkaUnavailable as error:
-            return error
+        requests = {node_id: dynamic_configs_request(node_id) for node_id in self._router.metadata([]).brokers}
+        for answer in self._router.call_each(requests).values():
+            for whose, configs in answer.items():
+                settings.setdefault(whose, {}).update(configs)
         return {whose: dict(sorted(configs.items())) for whose, configs in sorted(settings.items()) if configs}
+
+    def _ask_configured(self) -> Mapping[int, Mapping[str, Mapping[str, str] | None]]:
+        configs: dict[str, Mapping[str, str] | None] = {}
+        with self._router.lease_any() as connection:
+            try:
+                version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
+            except KafkaTooOld:
+                return {}
+            resources = connection.call(config_resources_request(version))
+            groups = resources.get(GROUP, ())
+            for first in range(0, len(groups), _GROUPS_MAX):
+                part = groups[first : first + _GROUPS_MAX]
+                answer = connection.call(group_configs_request(part))
+                if left_out := [group for group in part if group not in answer]:
+                    raise KafkaProtocolError(f"the answer leaves out the settings of {left_out[0]}", hint=_ODD_HINT)
+                configs |= {group: answer[group] for group in part if answer[group] != {}}
+        return {CLIENT_METRICS: dict.fromkeys(resources.get(CLIENT_METRICS, ())), GROUP: configs}
+
+
+_ODD_HINT = "check the logs of the brokers, then run the same command again: what is set already stays"
+
+
+def _one_each(outcomes: Sequence[T], asked: Sequence[object], what: str) -> Sequence[T]:
+    """`outcomes`, one for each of `asked`. Raises `KafkaProtocolError` for another number: nobody knows what is set."""
+    if len(outcomes) != len(asked):
+        raise KafkaProtocolError(
+            f"the answer to a change of {len(asked)} {what} has {amount(len(outcomes), 'outcome')}", hint=_ODD_HINT
+        )
+    return outcomes

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from offsite.backup.cluster_settings import read_cluster_settings, with_not_carried
+from offsite.backup.cluster_settings import read_cluster_settings, read_configs, with_not_carried
 from offsite.cli.views.backup import render_result
 from offsite.cli.views.repository import render_applied, render_metadata_plan
+from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.configs import BROKER, CLIENT_METRICS, GROUP
-from offsite.model.cluster_settings import ClusterSettings, ResourceConfigs
-from offsite.model.errors import KafkaUnreachable
+from offsite.kafka.settings import FOLLOWING_S
+from offsite.model.cluster_settings import ClientQuota, ClusterSettings, QuotaEntity, ResourceConfigs
+from offsite.model.errors import KafkaProtocolError, KafkaUnreachable
 from offsite.overview.contents import show_backup
 from offsite.repository.snapshots.named_object import CLUSTER_SETTINGS
 from offsite.restore.cluster_settings import _config_changes
 from offsite.restore.plan_report import report_plan
+from tests.fake_cluster import topic_answers
 from tests.fake_cluster.cluster import OF_ALL_BROKERS, OF_THE_BROKER, THE_CLUSTER, FakeGroup
 from tests.fake_cluster.site import Site
 from tests.shown import shown
@@ -79,11 +82,11 @@ def test_what_could_not_be_asked_is_told(rich: Site) -> None:
 class Silent:
     asked = 0
 
-    def dynamic_broker_settings(self) -> dict[str, dict[str, str]]:
+    def dynamic_broker_settings(self, *, max_age_s: float) -> dict[str, dict[str, str]]:
         self.asked += 1
         raise KafkaUnreachable("broker 2 does not answer")
 
-    def configured(self) -> dict[int, dict[str, dict[str, str]]]:
+    def configured(self, *, max_age_s: float) -> dict[int, dict[str, dict[str, str]]]:
         return {}
 
 
@@ -92,14 +95,62 @@ def test_a_broker_that_does_not_answer_stops_no_backup(site: Site) -> None:
     assert found.settings.not_carried == ("dynamic settings of brokers could not be read: broker 2 does not answer",)
 
 
-def test_brokers_are_asked_once_in_a_while(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_follows_asks_brokers_once_in_a_while(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     client = rich.source.admin.settings
     first = client.dynamic_broker_settings()
-    rich.source.dynamic[OF_THE_BROKER] = []
-    assert client.dynamic_broker_settings() == first
-    now_s = client._clock.monotonic_s() + 300
+    rich.source.dynamic[OF_THE_BROKER], rich.source.configured = [], {}
+    assert client.dynamic_broker_settings(max_age_s=FOLLOWING_S) == first
+    now_s = client._clock.monotonic_s() + FOLLOWING_S
     monkeypatch.setattr(client._clock, "monotonic_s", lambda: now_s)
-    assert client.dynamic_broker_settings() == {"": {"log.cleaner.threads": "1"}}
+    assert client.dynamic_broker_settings(max_age_s=FOLLOWING_S) == {"": {"log.cleaner.threads": "1"}}
+
+
+def test_a_plan_compares_with_the_settings_that_the_target_has_now(rich: Site) -> None:
+    """Settings of up to five minutes before decided what was set."""
+    rich.back_up("orders")
+    client = rich.target.admin.settings
+    assert read_configs(client) == ()
+    rich.target.dynamic[OF_ALL_BROKERS], rich.target.configured = ["log.cleaner.threads"], {GROUP: ["payers"]}
+    assert [(of.kind, of.name) for of in read_configs(client)] == [("brokers", ""), ("groups", "payers")]
+
+
+def test_settings_of_any_number_of_groups_are_kept_and_compared(rich: Site) -> None:
+    """Those beyond the first 200 counted as not carried."""
+    names = [f"group-{number:03}" for number in range(401)]
+    rich.source.configured[GROUP] = names
+    result = rich.back_up("orders")
+    assert not [line for line in result.not_carried if "settings of groups" in line]
+    rich.target.configured[GROUP] = names[:400]
+    assert [change.name for change in rich.plan_restore().metadata.configs if change.kind == "groups"] == ["group-400"]
+
+
+def test_a_group_whose_settings_may_not_be_read_is_named_alone(rich: Site) -> None:
+    rich.source.forbidden["payers"] = {DESCRIBE_CONFIGS}
+    rich.source.configured[GROUP] = ["jobs", "payers"]
+    configured = rich.source.admin.settings.configured()
+    assert configured[GROUP] == {"jobs": {"consumer.session.timeout.ms": "50000"}, "payers": None}
+    assert "settings of groups: payers" in rich.back_up("orders").not_carried
+
+
+@pytest.mark.parametrize("outcomes", [0, 2])
+def test_an_answer_with_another_number_of_outcomes_is_an_error_by_name(
+    rich: Site, monkeypatch: pytest.MonkeyPatch, outcomes: int
+) -> None:
+    """It was a ValueError, after all records were written."""
+    client = rich.target.admin.settings
+    monkeypatch.setattr(Router, "call_controller", lambda *_: [""] * outcomes)
+    change = ResourceConfigs(kind="groups", name="payers", configs=(("consumer.session.timeout.ms", "1"),))
+    quota = ClientQuota(entity=QuotaEntity(parts=(("user", "a"),)), limits=(("producer_byte_rate", 1.0),))
+    with pytest.raises(KafkaProtocolError, match=f"a change of 1 settings has {outcomes} outcomes"):
+        client.set_configs([change])
+    with pytest.raises(KafkaProtocolError, match=f"a change of 1 client quotas has {outcomes} outcomes"):
+        client.set_client_quotas([quota])
+
+
+def test_an_answer_that_leaves_a_group_out_is_no_evidence(rich: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_answers, "_configs", lambda *_: {"resource_type": GROUP, "resource_name": "another"})
+    with pytest.raises(KafkaProtocolError, match="leaves out the settings of payers"):
+        rich.source.admin.settings.configured()
 
 
 def test_settings_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from offsite.doctor import brokers, machine, rights, spark_start
 from offsite.doctor.check import CheckVerdict
 from offsite.doctor.parts import Parts
 from offsite.kafka.config import BrokerAddress
+from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.model.clock import SystemClock
 from offsite.model.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
-from tests.fake_cluster.cluster import THE_CLUSTER
+from tests.fake_cluster.cluster import THE_CLUSTER, FakeGroup
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 from tests.unit.doctor.conftest import Examine, found, parts_of
@@ -134,13 +135,34 @@ def test_what_transactions_need_is_told_with_what_its_lack_costs(site: Site, par
 
 
 def test_what_makes_restores_quick_is_told_and_its_lack_is_nothing_bad(site: Site, parts: Parts) -> None:
-    assert "may write transaction markers" in found(rights.outcomes, parts).said
+    """The sentence said of brokers without the request that the principal may not write, and broke off after "need"."""
+    assert found(rights.outcomes, parts).said.startswith("outcomes of transactions may be written")
     site.source.forbidden[THE_CLUSTER] = {9}
     told = found(rights.outcomes, parts_of(site))
-    assert (told.verdict, "ClusterAction" in told.said) == (CheckVerdict.OK, True)
+    assert told.verdict is CheckVerdict.OK
+    assert told.said.startswith("outcomes of transactions may not be written, which no backup needs. ")
+    assert told.said.endswith("they need the right ClusterAction on the cluster")
     site.source.forbidden.clear()
     site.source.takes_only_aborts = True
-    assert "these let clients only abort" in found(rights.outcomes, parts_of(site)).said
+    assert found(rights.outcomes, parts_of(site)).said.endswith(
+        "they need brokers that let clients commit transactions (these let clients only abort)"
+    )
+
+
+def test_a_group_that_cannot_be_read_for_another_reason_than_rights_is_no_matter_of_grants(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.source.groups["workers"] = FakeGroup()
+    for error, cure in (("GROUP_AUTHORIZATION_FAILED", "grant Describe on groups"), ("NOT_COORDINATOR", "try again")):
+        failure = GroupFailure(group="workers", error=error, message="why")
+        fetched = FetchedGroups(groups={}, failed=(failure,))
+        monkeypatch.setattr(GroupClient, "offsets", lambda *_, fetched=fetched: fetched)
+        result = found(rights.groups, parts_of(site))
+        assert (result.verdict, result.said, result.cure.startswith(cure)) == (
+            CheckVerdict.WARNING,
+            "workers: why",
+            True,
+        )
 
 
 class OffBy(SystemClock):

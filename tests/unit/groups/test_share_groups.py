@@ -7,26 +7,28 @@ from typing import Any
 import pytest
 
 from offsite.archives.export.plan import committing_groups
-from offsite.cli.commands.groups import render_applied
+from offsite.cli.commands.groups import _render_plan, _render_undone, render_applied
 from offsite.cli.views.backup import render_result
 from offsite.cli.views.repository import render_kinds, render_share_positions
 from offsite.cli.views.restore import render_outlook
 from offsite.groups.missing_records import AvailableRecords
 from offsite.groups.plan import GroupPlan, SharePositions, plan_groups
-from offsite.groups.report import show_groups
+from offsite.groups.report import report_groups, show_groups
 from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.translation import SameOffsets, translate
 from offsite.groups.undo import find_change, undo_groups
+from offsite.kafka import groups as groups_module
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.protocol.request import Api
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import PartitionId, TopicPartition
-from offsite.model.errors import KafkaTooOld
+from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
 from offsite.model.selection import ALL_GROUPS, parse_groups
 from offsite.model.units import format_time
 from offsite.restore.plan_report import report_plan
 from tests.fake_cluster.cluster import FakeCluster, FakeGroup
 from tests.fake_cluster.site import Site
+from tests.shown import shown
 from tests.unit.log.test_group_records import key, value
 
 UNKNOWN_SERVER_ERROR = -1
@@ -126,9 +128,9 @@ def with_share_groups(cluster: FakeCluster, *, sets_positions: bool = True) -> N
 
 def test_positions_are_backed_up_with_the_reset_and_restored_with_the_topic(site: Site) -> None:
     backed_up(site, 1, 2)
-    shown = {group.group: group for group in show_groups(site.backup, groups=ALL_GROUPS).groups}
-    assert (shown["workers"].kind, shown["workers"].reset, shown["workers"].lag) == ("share", "latest", 3)
-    assert (shown["readers"].kind, shown["readers"].reset) == ("classic", "")
+    listed = {group.group: group for group in show_groups(site.backup, groups=ALL_GROUPS).groups}
+    assert (listed["workers"].kind, listed["workers"].reset, listed["workers"].lag) == ("share", "latest", 3)
+    assert (listed["readers"].kind, listed["readers"].reset) == ("classic", "")
     with_share_groups(site.target)
     plan = site.plan_restore(groups=["all"])
     assert plan.outlook is not None
@@ -168,6 +170,29 @@ def test_an_undo_removes_positions_and_sets_the_former_ones_again(site: Site) ->
     change = find_change(site.backup, site.target.admin, None)
     assert undo_groups(site.backup, site.target.admin, change).failed == ()
     assert site.target.committed("workers", "jobs") == {0: 3}
+
+
+def test_an_undo_removes_no_positions_where_brokers_may_have_failed_to_read_the_ones_before(site: Site) -> None:
+    """Kafka's coordinator answers -1 without an error where it cannot read a position. The undo removed the new ones,
+    and the group began at the end."""
+    backed_up(site, 1, 2)
+    with_share_groups(site.target)
+    site.restore()
+    jobs = [TopicPartition(topic="jobs", partition=number) for number in range(2)]
+    site.target.groups["workers"] = FakeGroup(kind="share", offsets={jobs[0]: 3, jobs[1]: -1})
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest())
+    unknown = "UNKNOWN BEFORE: workers on jobs: brokers tell no position in some partitions"
+    assert unknown in shown(_render_plan(report_groups(planned)))
+    applied = apply_groups(planned, site.target.admin)
+    assert applied.untold == (("workers", "jobs"),)
+    assert unknown in shown(render_applied(applied))
+    undone = undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, None))
+    assert site.target.committed("workers", "jobs") == {0: 3, 1: 2}
+    assert (undone.failed, undone.untold, undone.complete) == ((), (("workers", "jobs"),), False)
+    text = shown(_render_undone(undone))
+    assert "1 group is back to the state before" in text  # the readers
+    assert "NOT REMOVED: workers on jobs" in text
+    assert "kafka-share-groups.sh --delete-offsets --group workers --topic jobs" in text
 
 
 def test_a_cluster_that_sets_no_positions_is_told_before_and_after(site: Site) -> None:
@@ -255,8 +280,8 @@ def test_a_group_without_a_position_is_told_in_plan_and_result(site: Site) -> No
     outlook = site.plan_restore(groups=["workers"]).outlook
     assert outlook is not None
     assert outlook.groups[0].verdict == "no position"
-    (shown,) = show_groups(site.backup, groups=parse_groups(["workers"])).groups
-    assert shown.lag is None  # it is unknown, and not 2
+    (workers,) = show_groups(site.backup, groups=parse_groups(["workers"])).groups
+    assert workers.lag is None  # it is unknown, and not 2
     result = site.restore(groups=["workers"]).groups
     assert result is not None
     assert result.share_positions[0].without == (1,)
@@ -303,6 +328,30 @@ def test_a_position_that_brokers_fail_to_read_without_an_error_stays_as_it_was(s
     result = site.back_up()
     assert result.groups is not None
     assert (positions_of(site), result.groups.note) == ({0: 3, 1: 3}, "")
+
+
+def test_where_a_group_begins_stays_known_when_it_cannot_be_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure that passed replaced `earliest` by nothing: the group began at the end after a restore."""
+    backed_up(site, 1, -1, reset="earliest")
+
+    def refused(*_: object) -> None:
+        raise KafkaNotAuthorized("CLUSTER_AUTHORIZATION_FAILED")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(groups_module, "group_values_request", refused)
+        site.source.write("jobs", [b"d"])
+        result = site.back_up()
+    assert result.groups is not None
+    assert not result.groups.changed
+    site.source.groups["workers"].reset = ""  # the answer leaves the group out
+    site.source.commit_group("workers", "jobs", [2, -1])
+    site.back_up()
+    (workers,) = show_groups(site.backup, groups=parse_groups(["workers"])).groups
+    assert (workers.reset, dict(workers.topics[0].offsets)) == ("earliest", {0: 2, 1: -1})
+    site.source.groups["workers"].reset = "latest"
+    site.back_up()
+    (workers,) = show_groups(site.backup, groups=parse_groups(["workers"])).groups
+    assert workers.reset == "latest"
 
 
 def test_positions_stay_while_a_broker_of_an_earlier_release_answers(
@@ -403,10 +452,10 @@ def test_as_of_a_time_positions_come_from_the_commit_before(site: Site) -> None:
     site.source.commit_group("workers", "jobs", [3, 3])
     site.back_up(history=True)
     at = format_time(site.backup.sound_state().committed_at_ms)
-    shown = show_groups(site.backup, groups=ALL_GROUPS, at=at)
-    assert shown.origin == "history"
-    assert [(group.group, group.kind) for group in shown.groups if group.group == "workers"] == [("workers", "share")]
-    assert any("positions of share groups are not in the history" in note for note in shown.notes)
+    listed = show_groups(site.backup, groups=ALL_GROUPS, at=at)
+    assert listed.origin == "history"
+    assert [(group.group, group.kind) for group in listed.groups if group.group == "workers"] == [("workers", "share")]
+    assert any("positions of share groups are not in the history" in note for note in listed.notes)
 
 
 def test_no_archive_gets_positions() -> None:

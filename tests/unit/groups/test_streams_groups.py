@@ -14,7 +14,7 @@ KAFKA_4_1: dict[int, int] = {Api.STREAMS_GROUP_HEARTBEAT: 0, Api.WRITE_TXN_MARKE
 KAFKA_4_2: dict[int, int] = {Api.STREAMS_GROUP_HEARTBEAT: 0, Api.WRITE_TXN_MARKERS: 2, Api.DESCRIBE_LOG_DIRS: 4}
 KAFKA_4_3: dict[int, int] = {Api.STREAMS_GROUP_HEARTBEAT: 0, Api.WRITE_TXN_MARKERS: 2, Api.DESCRIBE_LOG_DIRS: 5}
 RELEASES: dict[str, tuple[dict[int, int], str]] = {
-    "4.0": ({}, "the target's brokers have no such groups"),
+    "4.0": ({}, "brokers of the target have no such groups"),
     "4.1": (KAFKA_4_1, "brokers of Kafka 4.1 then refuse an application"),
     "4.2": (KAFKA_4_2, "upgrade the target to 4.2.1 or later first"),
 }

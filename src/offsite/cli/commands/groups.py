@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, confirm, emit, emit_notice, remark_lines
+from offsite.cli.output import (
+    EXIT_PARTIAL,
+    Line,
+    OutputFormat,
+    Table,
+    confirm,
+    emit,
+    emit_notice,
+    first_lines,
+    remark_lines,
+)
 from offsite.cli.views.repository import render_gone, render_kinds, render_reads_again, render_share_positions
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
@@ -160,7 +170,8 @@ def undo(
 ) -> None:
     """Set groups back to their offsets from before an apply; offsets that the apply added are removed.
 
-    Exit code 3: some groups were refused; the same command tries the groups again.
+    Exit code 3: some groups were refused, and the same command tries the groups again; or share groups keep positions,
+    because their positions from before are not known.
     """
     from offsite.groups.undo import find_change, undo_groups
 
@@ -170,7 +181,7 @@ def undo(
         confirm(f"undo change {group_change.change} on cluster {group_change.cluster_id}?")
     result = undo_groups(opened, cluster.admin, group_change)
     emit(result, output=output, render=_render_undone)
-    if result.failed:
+    if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -221,6 +232,7 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
         yield f"  topic {topic} is not on the cluster: its offsets are left out"
     yield from render_share_positions(report.share_positions)
     yield from render_reads_again(report.reads_again)
+    yield from _render_untold(report.untold)
     yield from remark_lines(report.notes)
     yield from render_gone(report.gone)
     yield from _render_failed(report.failed)
@@ -248,6 +260,7 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
         yield f"  types: {render_kinds(kinds)}"
     yield from render_share_positions(result.share_positions)
     yield from render_reads_again(result.reads_again)
+    yield from _render_untold(result.untold)
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
         yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"
@@ -285,7 +298,27 @@ def _render_undone(result: UndoneGroups) -> Iterator[Line]:
         f"{amount(result.groups, 'group is', 'groups are')} back to the state before change {result.change}: "
         f"{amount(result.offsets_put_back, 'offset')} set back, {result.offsets_removed:,} removed"
     )
+    for group, topic in result.untold[:ROWS_SHOWN]:
+        yield (
+            f"  NOT REMOVED: {group} on {topic}: before the change, brokers told no position in some partitions, as "
+            "they do where they cannot read one: the new positions stay. To remove all of them, after which the group "
+            "begins where share.auto.offset.reset says: kafka-share-groups.sh --delete-offsets "
+            f"--group {shlex.quote(group)} --topic {topic}"
+        )
     yield from _render_failed(result.failed)
+
+
+def _render_untold(untold: Sequence[tuple[str, str]]) -> Iterator[Line]:
+    """Show which positions an undo cannot put back."""
+    yield from first_lines(
+        untold,
+        lambda where: (
+            f"  UNKNOWN BEFORE: {where[0]} on {where[1]}: brokers tell no position in some partitions, as they "
+            "do where they cannot read one: an undo will leave the new positions"
+        ),
+        most=_NAMED_MAX,
+        more="  and {:,} more (-o json has all)",
+    )
 
 
 def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:

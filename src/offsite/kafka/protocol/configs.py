@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED, broker_error
+from offsite.kafka.protocol.broker_errors import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, broker_error
 from offsite.kafka.protocol.metadata import TopicOutcome
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -84,9 +84,9 @@ def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, s
     return _request(BROKER, [str(node_id)], _read_dynamic, with_synonyms=True)
 
 
-def group_configs_request(groups: Iterable[str]) -> Request[Mapping[str, Mapping[str, str]]]:
-    """Request the own settings of those of `groups` with any. Brokers continue to list a group after its settings were
-    removed."""
+def group_configs_request(groups: Iterable[str]) -> Request[Mapping[str, Mapping[str, str] | None]]:
+    """Request the own settings of `groups`; None for a group whose settings may not be read. Brokers continue to list a
+    group after its settings were removed. Raises the mapped error of the first group without a description."""
     return _request(GROUP, groups, _read_groups)
 
 
@@ -126,12 +126,17 @@ def _read_dynamic(answer: Decoder) -> Mapping[str, Mapping[str, str | None]]:
     }
 
 
-def _read_groups(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
-    own = {
+def _read_groups(answer: Decoder) -> Mapping[str, Mapping[str, str] | None]:
+    resources = answer.array(_resource)
+    for resource in resources:
+        if resource.error is not None and resource.code != GROUP_AUTHORIZATION_FAILED:
+            raise resource.error
+    return {
         resource.name: _values(entry for entry in resource.entries if entry.source == _SET_ON_GROUP)
-        for resource in _described(answer)
+        if resource.error is None
+        else None
+        for resource in resources
     }
-    return {name: configs for name, configs in own.items() if configs}
 
 
 def _read_group_values(answer: Decoder) -> Mapping[str, Mapping[str, str]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from offsite.log.group_offsets import GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.model.untrusted.json_codec import Spare
 from offsite.repository.json_form import FORMAT, StoredForm, encode_object
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.repository.segments.body import content_hash
@@ -22,7 +23,8 @@ from offsite.stores.store import PutResult, Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
     """A change of committed offsets. `restore` is empty for a change without a restore; `commit`: the restore point of
-    the new offsets."""
+    the new offsets. `untold`: share groups and topics of the target where brokers told a partition without a position,
+    as they do where they cannot read one."""
 
     change: str
     cluster_id: str
@@ -30,6 +32,7 @@ class GroupChange:
     commit: int
     created_at_ms: int
     before_hash: str = ""
+    untold: Spare[tuple[tuple[str, str], ...]] = ()
 
 
 _CHANGE = StoredForm(GroupChange)
