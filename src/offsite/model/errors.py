@@ -598,8 +598,8 @@ class KafkaUnreachable(KafkaUnavailable):
 
 
 class TokenEndpointUnavailable(KafkaUnreachable):
-    """The token endpoint, or the STS of AWS, did not answer, or asked to come again later, and no token of before is
-    valid any more."""
+    """The token endpoint, the STS of AWS or the program of an AWS profile did not answer, or asked to come again later,
+    and no token of before is valid any more."""
 
     id = "OFF-1509"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import sys
 import threading
@@ -21,7 +22,7 @@ from offsite.kafka.net import msk
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
-from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaUnreachable, TokenEndpointUnavailable
 from tests.msk_listener import AwsKey, MskJudge, utc_now
 
 HOST = "b-1.shop.a1b2c3.c2.kafka.eu-west-1.amazonaws.com"
@@ -40,6 +41,7 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setattr(msk, "_renewing", {})
+    monkeypatch.setattr(msk, "_hung", {}, raising=False)
     return tmp_path / "credentials"
 
 
@@ -313,6 +315,52 @@ def test_a_program_that_gives_no_credentials_is_one_error(aws: Path, process: st
     with pytest.raises(KafkaAuthenticationFailed, match=why) as caught:
         log_in(MskBroker(), AwsLogin(profile="backup"))
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("profile", ["backup", "role"], ids=["its own", "of its source"])
+def test_a_program_that_hangs_is_ended_and_one_login_waits_for_it(
+    aws: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    """Also the program of a profile whose credentials take on a role. Who logs in soon after does not start another."""
+    monkeypatch.setattr(msk, "_PROGRAM_LIMIT_S", 0.5)
+    (pids := aws.parent / "pids").touch()
+    (program := aws.parent / "hangs").write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec sleep 600\n")
+    program.chmod(0o755)
+    aws.write_text(f"[backup]\ncredential_process = {program}\n")
+    role = "role_arn=arn:aws:iam::123456789012:role/backup\nsource_profile=backup\nregion=eu-west-1\n"
+    (aws.parent / "config").write_text(f"[profile role]\n{role}")
+    for _ in range(3):
+        with pytest.raises(TokenEndpointUnavailable, match=r"program .* has not ended within 0\.5 s") as caught:
+            log_in(MskBroker(), AwsLogin(profile=profile))
+        assert "credential_process" in caught.value.hint
+    (pid,) = map(int, pids.read_text().split())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_program_that_hung_is_asked_again_later(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(msk, "_PROGRAM_LIMIT_S", 0.5)
+    (ready := aws.parent / "ready").unlink(missing_ok=True)
+    key = '{"Version": 1, "AccessKeyId": "AKIA2", "SecretAccessKey": "right"}'
+    (program := aws.parent / "late").write_text(f"#!/bin/sh\ntest -e {ready} || exec sleep 600\necho '{key}'\n")
+    program.chmod(0o755)
+    aws.write_text(f"[backup]\ncredential_process = {program}\n")
+    with pytest.raises(TokenEndpointUnavailable):
+        log_in(MskBroker(), AwsLogin(profile="backup"))
+    ready.touch()
+    monkeypatch.setattr(msk, "_PROGRAM_LIMIT_S", 30)
+    monkeypatch.setattr(msk, "_hung", dict.fromkeys(msk._hung, 0.0))  # half a second is over
+    log_in(MskBroker(AKIA2=AwsKey(secret="right")), AwsLogin(profile="backup"))
+
+
+def test_a_profile_that_asks_a_person_is_refused(aws: Path) -> None:
+    """A run has nobody to ask, and would wait for an answer for ever."""
+    aws.write_text("[keys]\naws_access_key_id=AKIA2\naws_secret_access_key=b\n")
+    role = "role_arn=arn:aws:iam::123456789012:role/backup\nsource_profile=keys\nregion=eu-west-1"
+    (aws.parent / "config").write_text(f"[profile backup]\n{role}\nmfa_serial=arn:aws:iam::123456789012:mfa/me\n")
+    with pytest.raises(KafkaAuthenticationFailed, match="mfa_serial") as caught:
+        log_in(MskBroker(), AwsLogin(profile="backup"))
+    assert "session" in caught.value.hint
 
 
 @pytest.mark.parametrize("status", [None, 503])

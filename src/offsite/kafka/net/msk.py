@@ -4,21 +4,29 @@ tokens that Amazon MSK takes by `OAUTHBEARER`: a URL that is signed in the same 
 The signature of a message is kafka-python's, that of a token botocore's. The credentials are found by botocore in the
 calling process: in variables, profiles, the web identity of a pod, the metadata of an instance. Credentials that end
 are renewed by botocore before they do. Each login signs anew: a signature is good for 15 minutes.
+
+Two things could wait for ever: the program of a profile (`credential_process`), and a profile that asks a person for a
+code (`mfa_serial`). The program has a limit, and the question is refused.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from math import inf
+from time import monotonic
+from typing import Any, NoReturn
 
 from offsite.kafka.aws_login import MECHANISM, AwsLogin, region_of
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, OffsiteError, TokenEndpointUnavailable
 
 _STS_TIMEOUT_S = 4  # with one more attempt, a wrong login is told within ten seconds
+_PROGRAM_LIMIT_S = 30.0  # as for the command of a token
 _CREDENTIALS_MAX = 8  # identities of one process
 _CREDENTIALS_HINT = (
     "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run as a role; workers of a Spark cluster need "
@@ -29,6 +37,7 @@ REFUSED_HINT = "check that this AWS identity may kafka-cluster:Connect to the cl
 
 _lock = threading.Lock()
 _renewing: dict[AwsLogin, Any] = {}
+_hung: dict[tuple[str, ...], float] = {}  # programs that did not end, and when each may be started again
 
 
 class MskIam:
@@ -79,6 +88,12 @@ def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no type
         return source.get_frozen_credentials()
     except OffsiteError:
         raise
+    except subprocess.TimeoutExpired as error:
+        raise TokenEndpointUnavailable(
+            f"{MECHANISM}: AWS gives no credentials: the program {error.cmd[0]} has not ended within "
+            f"{_PROGRAM_LIMIT_S:g} s",
+            hint="run it yourself: it is the credential_process of the AWS profile, and nobody is there to answer it",
+        ) from None
     except Exception as error:  # noqa: BLE001  # whatever a file, a program or a service does to botocore
         why = f"{MECHANISM}: AWS gives no credentials: {_why(error)}"
         if _may_pass(error):
@@ -137,7 +152,53 @@ def _session(login: AwsLogin) -> Any:  # noqa: ANN401
     session = Session(profile=login.profile or None)
     limits = Config(connect_timeout=_STS_TIMEOUT_S, read_timeout=_STS_TIMEOUT_S, retries={"total_max_attempts": 2})
     session.set_default_client_config(limits)  # else a role of a profile or of a pod waits for minutes
+    _limit_waiting(session)
     return session
+
+
+def _limit_waiting(session: Any) -> None:  # noqa: ANN401
+    """Limit what would wait for ever. botocore's session takes neither a limit nor an answer, so its providers get
+    them."""
+    from botocore.credentials import AssumeRoleProvider, ProcessProvider
+
+    def process_provider(profile: str) -> ProcessProvider:
+        return ProcessProvider(profile, lambda: session.full_config, popen=_started)
+
+    for provider in session.get_component("credential_provider").providers:
+        if isinstance(provider, ProcessProvider):
+            provider._popen = _started  # noqa: SLF001
+        elif isinstance(provider, AssumeRoleProvider):
+            provider._prompter = _refuse_to_ask  # noqa: SLF001
+            provider._profile_provider_builder._create_process_provider = process_provider  # noqa: SLF001
+
+
+class _Program(subprocess.Popen[bytes]):
+    """A program of an AWS profile, which is killed at its limit."""
+
+    def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:  # noqa: A002
+        limit_s = _PROGRAM_LIMIT_S if timeout is None else timeout
+        try:
+            return super().communicate(input, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            _hung[tuple(self.args)] = monotonic() + limit_s  # type: ignore[arg-type]
+            with self, suppress(ProcessLookupError):  # closes its pipes, and waits for its end
+                self.kill()
+            raise
+
+
+def _started(command: list[str], *, stdout: int, stderr: int) -> _Program:
+    """Start a program of an AWS profile, but repeat the failure of one that hung shortly before: each of many
+    connections would wait for it."""
+    if monotonic() < _hung.get(tuple(command), -inf):
+        raise subprocess.TimeoutExpired(command, _PROGRAM_LIMIT_S)
+    return _Program(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+
+
+def _refuse_to_ask(_: str) -> NoReturn:
+    raise KafkaAuthenticationFailed(
+        f"{MECHANISM}: the AWS profile asks a person for a code (mfa_serial), and a run has nobody to ask",
+        hint="get credentials of a session first (aws sts get-session-token), and name the profile that has them",
+    )
 
 
 def _may_pass(error: Exception) -> bool:
