@@ -37,7 +37,9 @@ _DIGEST_SALT = b"Mighty Aphrodite"
 _SEALED_BY_JKS = bytes.fromhex("060a2b060104012a02110101")  # the algorithm 1.3.6.1.4.1.42.2.17.1.1 of Sun, as DER
 _KEYTOOL_LIMIT_S = 60
 _KEYTOOL_FLAGS = ("-J-Xmx128m", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-J-Duser.language=en")
-_FROM, _TO = "OFFSITE_STORE_PASSWORD", "OFFSITE_COPY_PASSWORD"
+_FROM, _TO, _OF_KEY = "OFFSITE_STORE_PASSWORD", "OFFSITE_COPY_PASSWORD", "OFFSITE_KEY_PASSWORD"
+_KEY_SIGNS = ("UnrecoverableKeyException", "Too many failures")
+"""What keytool says of a key with another password than it was given, or than the store has: it asks for one thrice."""
 _LIST_HINT = "try the password with the store: keytool -list -keystore STORE"
 _NO_KEYTOOL_HINT = "install a Java runtime or set JAVA_HOME to one; or convert the store to PEM by openssl pkcs12"
 
@@ -81,7 +83,7 @@ def trusted_pem(content: bytes, password: Secret | None) -> str:
 def identity_pem(content: bytes, password: Secret | None, key_password: Secret | None) -> Identity:
     """The only private key of the store, and its certificates. `key_password`: where it differs from the store's.
     Raises `BadKafkaConfig`."""
-    keys = [entry for entry in _entries(content, password) if entry.sealed_key]
+    keys = [entry for entry in _entries(content, password, key_password) if entry.sealed_key]
     if not keys:
         raise BadKafkaConfig(
             "the store has no private key", hint="name the store with the key and certificate of this client"
@@ -107,11 +109,20 @@ def _pem(label: str, der: bytes) -> str:
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"])
 
 
-def _entries(content: bytes, password: Secret | None) -> Sequence[_Entry]:
+def _entries(content: bytes, password: Secret | None, key_password: Secret | None = None) -> Sequence[_Entry]:
     if content[:4] == _JKS_MAGIC:
         return _read_jks(content, password)
-    copy_password = Secret(secrets.token_hex(16))
-    return _read_jks(_as_jks(content, password, copy_password), copy_password)
+    passwords = _Passwords(store=password, key=key_password, copy=Secret(secrets.token_hex(16)))
+    return _read_jks(_as_jks(content, passwords), passwords.copy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Passwords:
+    """Those of a store, of its key where it differs, and of the copy as JKS."""
+
+    store: Secret | None
+    key: Secret | None
+    copy: Secret
 
 
 class _Fields:
@@ -180,8 +191,12 @@ def _unsealed_key(entry: _Entry, passwords: Sequence[Secret]) -> bytes:
     for password in passwords:
         if key := _unsealed(sealed, _wide(password)):
             return key
-    raise BadKafkaConfig(
-        f"the password of the key {entry.alias} is wrong", hint="set ssl.key.password, if it differs from the store's"
+    raise _wrong_key_password(entry.alias)
+
+
+def _wrong_key_password(alias: str) -> BadKafkaConfig:
+    return BadKafkaConfig(
+        f"the password of the key {alias} is wrong", hint="set ssl.key.password, if it differs from the store's"
     )
 
 
@@ -229,28 +244,56 @@ def _sha1(data: bytes) -> bytes:
     return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
-def _as_jks(content: bytes, password: Secret | None, copy_password: Secret) -> bytes:
-    """The store as JKS, by keytool: each key with the password of `content`, the store with `copy_password`."""
+def _as_jks(content: bytes, passwords: _Passwords) -> bytes:
+    """The store as JKS, by keytool: each key with its password of before. Of a JCEKS store with a password for its key,
+    that key alone."""
     if len(content) > _MAX_BYTES:
         _damaged(f"{len(content):,} bytes are too many")
+    kind = _MAGICS.get(content[:4], "PKCS12")
+    alias = _alias_of_key(content) if kind == "JCEKS" else ""
     with tempfile.TemporaryDirectory(prefix="offsite-store-") as folder:  # mode 0700
         source, copy = Path(folder, "store"), Path(folder, "copy.jks")
         source.write_bytes(content)
-        kind = _MAGICS.get(content[:4], "PKCS12")
         command = [_keytool(), *_KEYTOOL_FLAGS, "-importkeystore", "-noprompt"]
         command += ["-srckeystore", str(source), "-srcstoretype", kind, "-srcstorepass:env", _FROM]
         command += ["-destkeystore", str(copy), "-deststoretype", "JKS", "-deststorepass:env", _TO]
-        given = password.reveal() if password is not None else "changeit"  # nothing is checked without a password
-        said = _run(command, {_FROM: given, _TO: copy_password.reveal()})
+        given = passwords.store.reveal() if passwords.store is not None else "changeit"  # nothing is checked without
+        variables = {_FROM: given, _TO: passwords.copy.reveal()}
+        if alias and passwords.key is not None:
+            command += ["-srcalias", alias, "-srckeypass:env", _OF_KEY]
+            variables[_OF_KEY] = passwords.key.reveal()
+        said = _run(command, variables)
         if copy.exists():
             return copy.read_bytes()
+    raise _refused(kind, alias, said.replace(folder, ""), has_password=passwords.store is not None)
+
+
+def _alias_of_key(content: bytes) -> str:
+    """The name of the only private key of a JCEKS store, whose form is that of JKS up to secret keys. Empty where there
+    is none, or several."""
+    try:
+        aliases = [entry.alias for entry in _read_jks(content, None) if entry.sealed_key]
+    except BadKafkaConfig:
+        return ""
+    return aliases[0] if len(aliases) == 1 else ""
+
+
+def _refused(kind: str, alias: str, said: str, *, has_password: bool) -> BadKafkaConfig:
+    """The error for what keytool said."""
     if "password was incorrect" in said:
-        why = "is wrong" if password is not None else "is missing"
-        raise BadKafkaConfig(f"the password of the store {why}", hint=_LIST_HINT)
+        return BadKafkaConfig(
+            f"the password of the store {'is wrong' if has_password else 'is missing'}", hint=_LIST_HINT
+        )
+    if alias and any(sign in said for sign in _KEY_SIGNS):
+        return _wrong_key_password(alias)
+    if any(sign in said for sign in _KEY_SIGNS):
+        return BadKafkaConfig(
+            f"the key has another password than the store, which Java's keytool does not read in {kind}",
+            hint="give both one password, or convert the store to PEM by openssl pkcs12",
+        )
     why = next((line for line in said.splitlines() if line.startswith("keytool error: ")), "keytool gives no reason")
-    raise BadKafkaConfig(
-        f"Java cannot read the {kind} store: {why.replace(folder, '')[:300]}",
-        hint="list it: keytool -list -keystore STORE",
+    return BadKafkaConfig(
+        f"Java cannot read the {kind} store: {why[:300]}", hint="list it: keytool -list -keystore STORE"
     )
 
 

@@ -120,23 +120,43 @@ TLS_SETTINGS = frozenset(
 )
 _PEM_MARK = b"-----BEGIN "
 _STORE_HINT = "name PEM files, or JKS or PKCS12 stores by ssl.truststore.location and ssl.keystore.location"
+_KEY_STORE, _KEY_FILE, _CHAIN_FILE = "ssl.keystore.location", "ssl.key.location", "ssl.certificate.location"
+_KEY_TEXTS = ("ssl.keystore.key", "ssl.key.pem")
+_CHAIN_TEXTS = ("ssl.keystore.certificate.chain", "ssl.certificate.pem")
+_HALF_HINT = (
+    "put both into the PEM file of ssl.keystore.location, or name each: ssl.key.location and ssl.certificate.location"
+)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _NO_HOSTNAME_CHECK = frozenset({"", "none"})
 
 
 def read_tls(settings: ClientSettings) -> TlsConfig:
     """Read the TLS configuration out of the `ssl.*` settings. Raises `BadKafkaConfig` with file and line."""
-    both = _key_store(settings)
-    certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
-    key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")
+    certificate, key = _identity(settings)
     return TlsConfig(
         ca_pem=read_trusted(settings),
-        cert_pem=certificate or _pem_file(settings, "ssl.certificate.location") or _blocks(both, "CERTIFICATE"),
-        key_pem=_secret(key or _blocks(both, "PRIVATE KEY")),
+        cert_pem=certificate,
+        key_pem=_secret(key),
         key_password=settings.secret("ssl.key.password"),
         check_hostname=_checks_hostname(settings),
         protocols=_protocols(settings),
     )
+
+
+def _identity(settings: ClientSettings) -> tuple[str, str]:
+    """The certificate chain and the private key of the client, both empty where no setting names one. A text may hold
+    both, under each name."""
+    both = _key_store(settings)
+    chain = settings.get(*_CHAIN_TEXTS) or _pem_file(settings, _CHAIN_FILE) or both
+    key = settings.get(*_KEY_TEXTS) or _pem_file(settings, _KEY_FILE) or both
+    certificate_pem = _blocks(chain, "CERTIFICATE") or _blocks(key, "CERTIFICATE")
+    key_pem = _blocks(key, "PRIVATE KEY") or _blocks(chain, "PRIVATE KEY")
+    if (chain or key) and not (certificate_pem and key_pem):
+        names = (*_KEY_TEXTS, _KEY_FILE, _KEY_STORE, *_CHAIN_TEXTS, _CHAIN_FILE)
+        name = next(name for name in (names if key_pem else reversed(names)) if settings.get(name))
+        what = "a private key and no certificate" if key_pem else "a certificate and no private key"
+        raise settings.bad_setting(name, f"it has {what}: brokers would see no proof of this client", hint=_HALF_HINT)
+    return certificate_pem, key_pem
 
 
 def _key_store(settings: ClientSettings) -> str:
@@ -146,7 +166,7 @@ def _key_store(settings: ClientSettings) -> str:
         )
         return f"{identity.key_pem.reveal()}\n{identity.chain_pem}"
 
-    return _store_file(settings, "ssl.keystore.location", read)
+    return _store_file(settings, _KEY_STORE, read)
 
 
 def tls_warnings(settings: ClientSettings, tls: TlsConfig) -> Iterator[str]:

@@ -95,6 +95,41 @@ def test_a_pem_keystore_gives_certificate_and_key(tmp_path: Path) -> None:
     assert tls.key_password == Secret("hunter2")
 
 
+@pytest.mark.parametrize("name", ["ssl.certificate.location", "ssl.key.location"])
+def test_a_key_beside_its_certificate_is_a_secret_whatever_setting_names_the_file(tmp_path: Path, name: str) -> None:
+    (file := tmp_path / "client.pem").write_text(f"{CERTIFICATE}\n{KEY}\n")
+    tls = parse("security.protocol=SSL", f"{name}={file}").config.tls
+    assert tls is not None
+    assert (tls.cert_pem, tls.key_pem) == (CERTIFICATE, Secret(KEY))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why"),
+    [
+        (KEY, "ssl.keystore.location", "has a private key and no certificate"),
+        (KEY, "ssl.key.location", "has a private key and no certificate"),
+        (CERTIFICATE, "ssl.keystore.location", "has a certificate and no private key"),
+        (CERTIFICATE, "ssl.certificate.location", "has a certificate and no private key"),
+    ],
+)
+def test_half_of_an_identity_is_not_passed_over(tmp_path: Path, text: str, name: str, why: str) -> None:
+    """The client would log in without the proof that its file promises."""
+    (file := tmp_path / "half.pem").write_text(text)
+    with pytest.raises(BadKafkaConfig, match=f"test:3: {name}: .*{why}") as caught:
+        parse_client_properties(f"bootstrap.servers=a\nsecurity.protocol=SSL\n{name}={file}", source="test")
+    assert KEY.splitlines()[1] not in str(caught.value)
+    assert "ssl.key" in caught.value.hint
+
+
+def test_half_of_an_identity_in_the_settings_themselves_is_not_passed_over() -> None:
+    escaped = KEY.replace("\n", "\\n")
+    with pytest.raises(BadKafkaConfig, match=r"test:3: ssl\.keystore\.key: .* no certificate") as caught:
+        parse_client_properties(
+            f"bootstrap.servers=a\nsecurity.protocol=SSL\nssl.keystore.key={escaped}", source="test"
+        )
+    assert KEY.splitlines()[1] not in str(caught.value) + caught.value.hint
+
+
 @pytest.mark.parametrize(("value", "checked"), [("https", True), ("HTTPS", True), ("", False), ("none", False)])
 def test_the_hostname_check_can_be_turned_off(value: str, checked: bool) -> None:
     tls = parse("security.protocol=SSL", f"ssl.endpoint.identification.algorithm={value}").config.tls
@@ -140,7 +175,7 @@ def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     assert "every user of this machine can read or change it" in exposed
     file.chmod(0o640)
     assert len(read_client_properties(file).warnings) == 1
-    (key := tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    (key := tmp_path / "key.pem").write_text(f"{KEY}\n{CERTIFICATE}\n")
     key.chmod(0o644)
     file.write_text(f"bootstrap.servers=broker:9093\nsecurity.protocol=SSL\nssl.key.location={key}\n")
     assert [str(key) in each for each in read_client_properties(file).warnings] == [True]

@@ -62,13 +62,55 @@ def test_a_key_store_gives_a_key_that_fits_its_certificate(tmp_path: Path, kind:
     assert tls.key_pem.reveal().startswith("-----BEGIN PRIVATE KEY-----")
 
 
-def test_a_key_may_have_a_password_of_its_own(tmp_path: Path) -> None:
-    store = key_store(tmp_path, "JKS", "me", key_password=True)
+@pytest.mark.parametrize("kind", ["JKS", "JCEKS"])
+def test_a_key_may_have_a_password_of_its_own(tmp_path: Path, kind: str) -> None:
+    store = key_store(tmp_path, kind, "me", key_password=True)
     passwords = {"ssl__keystore__password": PASSWORD, "ssl__key__password": KEY_PASSWORD}
     assert tls_context(read_tls(ssl__keystore__location=store, **passwords))
-    with pytest.raises(BadKafkaConfig, match="the password of the key me is wrong") as caught:
-        read_tls(ssl__keystore__location=store, ssl__keystore__password=PASSWORD)
-    assert "ssl.key.password" in caught.value.hint
+    for wrong in ({}, {"ssl__key__password": "wrong-one"}):
+        with pytest.raises(BadKafkaConfig, match="the password of the key me is wrong") as caught:
+            read_tls(ssl__keystore__location=store, ssl__keystore__password=PASSWORD, **wrong)
+        assert "ssl.key.password" in caught.value.hint
+
+
+def test_the_password_of_a_store_may_be_named_as_that_of_its_key(tmp_path: Path) -> None:
+    for kind in KINDS:
+        (folder := tmp_path / kind).mkdir()
+        passwords = {"ssl__keystore__password": PASSWORD, "ssl__key__password": PASSWORD}
+        assert tls_context(read_tls(ssl__keystore__location=key_store(folder, kind, "me"), **passwords))
+
+
+OTHER_PASSWORD = """
+import java.io.*;
+import java.security.*;
+
+public class Seal {
+    public static void main(String[] files) throws Exception {
+        char[] store = System.getenv("STORE").toCharArray(), key = System.getenv("KEY").toCharArray();
+        KeyStore from = KeyStore.getInstance("JKS"), to = KeyStore.getInstance("PKCS12");
+        from.load(new FileInputStream(files[0]), store);
+        to.load(null, null);
+        to.setKeyEntry("me", from.getKey("me", key), key, from.getCertificateChain("me"));
+        to.store(new FileOutputStream(files[1]), store);
+    }
+}
+"""
+"""A program of Java: keytool makes no PKCS12 store whose key has a password of its own, and reads none."""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="Java's compiler is not here")
+def test_a_key_of_pkcs12_with_a_password_of_its_own_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    jks, store = key_store(tmp_path, "JKS", "me", key_password=True), tmp_path / "store.p12"
+    (tmp_path / "Seal.java").write_text(OTHER_PASSWORD)
+    subprocess.run(
+        ["java", tmp_path / "Seal.java", jks, store],
+        env={**os.environ, "STORE": PASSWORD, "KEY": KEY_PASSWORD},
+        check=True,
+    )
+    for key_password in ({}, {"ssl__key__password": KEY_PASSWORD}):
+        with pytest.raises(BadKafkaConfig, match="key has another password than the store") as caught:
+            read_tls(ssl__keystore__location=store, ssl__keystore__password=PASSWORD, **key_password)
+        assert "openssl" in caught.value.hint
 
 
 def test_a_short_password_of_openssl_is_enough(tmp_path: Path, certificates: Certificates) -> None:
