@@ -57,12 +57,13 @@ class IdentityProvider:
     plain_url: str = ""
     jwks_url: str = ""
     _key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
+    _key_id: str = "tests"
 
     def token(self) -> str:
         now_s = int(time.time())
         claims = {"iat": now_s, "exp": int(now_s + self.lifetime_s), "jti": uuid.uuid4().hex}
         claims |= {"sub": self.subject, "iss": "tests", "aud": "kafka", "scope": "backup"}
-        head = {"alg": "RS256", "kid": "tests", "typ": "JWT"} if self.signs else {"alg": "none"}
+        head = {"alg": "RS256", "kid": self._key_id, "typ": "JWT"} if self.signs else {"alg": "none"}
         content = b".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
         signature = self._key.sign(content, padding.PKCS1v15(), hashes.SHA256()) if self.signs else b""
         return b".".join([content, _base64(signature)]).decode()
@@ -73,11 +74,11 @@ class IdentityProvider:
         encoded = {
             name: _base64(part.to_bytes((part.bit_length() + 7) // 8, "big")).decode() for name, part in parts.items()
         }
-        return {"keys": [{"kty": "RSA", "kid": "tests", "alg": "RS256", "use": "sig", **encoded}]}
+        return {"keys": [{"kty": "RSA", "kid": self._key_id, "alg": "RS256", "use": "sig", **encoded}]}
 
     def change_keys(self) -> None:
-        """Sign by another key from now on: brokers that know it refuse tokens of before."""
-        self._key = rsa.generate_private_key(65537, 2048)
+        """Sign by another key of another name from now on: a broker refuses its tokens until it has read the keys."""
+        self._key, self._key_id = rsa.generate_private_key(65537, 2048), uuid.uuid4().hex
 
     def answer(self, asked: Asked) -> tuple[int, bytes]:
         time.sleep(self.delay_s)

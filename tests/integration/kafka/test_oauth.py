@@ -4,6 +4,9 @@ end) and ends every session after seconds; and sessions of the other mechanisms,
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -40,6 +43,8 @@ RUN_S = 10
 """Several sessions, and more than one token."""
 BURST = 20
 """Batches of 18 kB that are sent in a row."""
+FEW = 5
+"""Of them, so that the buffers of a socket hold all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +78,14 @@ class OAuthBroker:
 
 
 def validating(provider: IdentityProvider, *, session_s: float) -> SandboxSettings:
-    """A broker with Kafka's validator, and sessions of all mechanisms that end."""
-    prefix = "listener.name.sasl_plaintext.oauthbearer.sasl"
+    """A broker with Kafka's validator, and sessions of all mechanisms that end. The validator has to be named: what
+    Kafka 4.1 takes by default is the client's, which checks no signature, issuer and audience."""
+    listener = "listener.name.sasl_plaintext"
+    prefix = f"{listener}.oauthbearer.sasl"
     return SandboxSettings(
         security=Security(users=USERS),
         properties={
+            f"{listener}.sasl.oauthbearer.jwt.validator.class": f"{MODULES}.oauthbearer.BrokerJwtValidator",
             f"{prefix}.server.callback.handler.class": f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler",
             f"{prefix}.oauthbearer.jwks.endpoint.url": provider.jwks_url,
             f"{prefix}.oauthbearer.expected.audience": "kafka",
@@ -163,11 +171,30 @@ def test_a_wrong_secret_is_one_error_within_seconds_and_never_shown(
 
 
 def test_a_token_that_the_broker_refuses_is_an_authentication_error(oauth_broker: OAuthBroker) -> None:
-    oauth_broker.provider.failures = [(200, b'{"access_token": "e30.e30.e30", "expires_in": 600}')]
+    refused = (200, b'{"access_token": "e30.e30.e30", "expires_in": 600}')
+    oauth_broker.provider.failures = [refused, refused]
     with pytest.raises(KafkaAuthenticationFailed, match="OAUTHBEARER authentication failed") as caught:
         cluster_id(oauth_broker.config(jaas='scope="other"'))
     assert "audience" in caught.value.hint
     assert cluster_id(oauth_broker.config(jaas='scope="other"')), "it is not kept"
+
+
+def test_a_token_with_a_signature_of_others_is_refused(oauth_broker: OAuthBroker) -> None:
+    """The broker of these tests checks signatures."""
+    head, claims, signature = oauth_broker.provider.token().split(".")
+    signed = f"{head}.{claims}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}"
+    login = ("sasl.mechanism=OAUTHBEARER", f"offsite.oauth.token={signed}")
+    with pytest.raises(KafkaAuthenticationFailed):
+        cluster_id(oauth_broker._config(*login))
+
+
+def test_a_login_outlives_a_change_of_the_provider_s_keys(oauth_broker: OAuthBroker) -> None:
+    """A broker refuses the first token of a key that it does not know, and reads the keys then."""
+    assert cluster_id(oauth_broker.config(jaas='scope="before"'))
+    oauth_broker.provider.change_keys()
+    oauth_broker.provider.tokens.clear()
+    assert cluster_id(oauth_broker.config(jaas='scope="after"'))
+    assert len(oauth_broker.provider.tokens) == 2
 
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-512"])
@@ -214,6 +241,59 @@ def test_what_is_read_and_written_across_sessions_is_all_of_it(
         assert pool.opened <= 2
     assert values == [value_of(number) for number in range(count)]
     assert owner.end(where.topic) == count
+
+
+@pytest.mark.parametrize("kind", ["late", "stopped"])
+def test_what_is_in_flight_when_a_session_ends_is_written_once(
+    oauth_broker: OAuthBroker, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The broker hangs up on the first request that it sees behind the end. Requests are lost then: those of a client
+    that comes too late, and those that were sent in time to a broker that stood still. The writer reads the log, and
+    sends again what is not there."""
+    owner = Cluster(oauth_broker.info.bootstrap)
+    where = TopicPartition(topic=owner.make_topic(), partition=0)
+    with closing(Counted(monkeypatch)) as pool:
+        router = Router(oauth_broker.config(jaas=f'scope="{kind}"'), pool=pool)
+        producer, count = new_producer(router, SystemClock()), 0
+        log = LogWriter(router, where, at=0, unexpected=_unexpected, guard=lambda: None)
+
+        def send() -> None:
+            nonlocal count
+            for _ in range(FEW):
+                log.send_batch(encode([Record(0, 0, 0, None, value_of(count))]), 1, producer)
+                count += 1
+
+        send()
+        opened = pool.opened
+        with past_its_session() if kind == "late" else stopped(oauth_broker.info.pid):
+            send()
+            time.sleep(SESSION_S + 0.5 if kind == "late" else 0)
+            send()
+        log.flush()
+        assert pool.opened > opened, "the broker has hung up"
+        log.close()
+    assert [record.value for record in owner.records(where.topic)] == [value_of(number) for number in range(count)]
+    assert owner.end(where.topic) == count
+
+
+@contextmanager
+def past_its_session() -> Iterator[None]:
+    """A block in which clients believe that sessions go on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "login_due", False)
+        yield
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that stands still from the begin of the block on, until its sessions are over."""
+    os.kill(pid, signal.SIGSTOP)
+    goes_on = threading.Timer(SESSION_S + 0.5, os.kill, (pid, signal.SIGCONT))
+    goes_on.start()
+    try:
+        yield
+    finally:
+        goes_on.join()
 
 
 def value_of(number: int) -> bytes:

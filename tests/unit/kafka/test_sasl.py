@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from offsite.kafka.cluster import _cluster
 from offsite.kafka.config import BrokerAddress, KafkaConfig, SaslConfig, TlsConfig, TokenEndpoint, TokenSource
-from offsite.kafka.net import token_endpoint
+from offsite.kafka.net import sasl, token_endpoint
 from offsite.kafka.net.sasl import authenticate, read_token
 from offsite.kafka.net.token_endpoint import AccessToken
 from offsite.kafka.protocol.request import Api, Request
@@ -132,34 +133,64 @@ def test_what_nobody_can_overhear_is_not_warned_of(safe: KafkaConfig, caplog: py
     assert not caplog.messages
 
 
-def test_a_kept_token_that_a_broker_refuses_is_fetched_anew_and_a_fresh_one_is_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_kept_token_that_a_broker_refuses_is_fetched_anew(client: TokenClient) -> None:
     """The provider may have called it back, or signs by another key since: a run that follows goes on."""
-    fetched = list[str]()
+    client.log_in()
+    assert client.broker.heard[-1] == b"n,,\x01auth=Bearer token-0\x01pool=a\x01\x01"
+    client.broker.refused = {"token-0"}
+    with pytest.raises(KafkaUnreachable, match="a broker refused a token"):
+        client.log_in()
+    client.log_in()
+    assert client.fetched == ["token-0", "token-1"]
+    assert client.waits_s == [1.0], "time for the broker to read the keys"
 
-    def fetch(_: TokenEndpoint) -> AccessToken:
-        fetched.append(f"token-{len(fetched)}")
-        return AccessToken(text=fetched[-1], lifetime_s=600)
 
-    monkeypatch.setattr(token_endpoint, "fetch_token", fetch)
-    endpoint = TokenEndpoint(url=f"https://{monkeypatch!r}/", client_id="me", client_secret=Secret("s"))
-    sasl = SaslConfig(mechanism="OAUTHBEARER", token=TokenSource(endpoint=endpoint, extensions=(("pool", "a"),)))
-    broker = TokenBroker()
-    authenticate(sasl, broker)
-    authenticate(sasl, broker)
-    assert broker.heard[-1] == b"n,,\x01auth=Bearer token-0\x01pool=a\x01\x01"
-    broker.refused = {"token-0"}
-    with pytest.raises(KafkaUnreachable, match="kept since an earlier login"):
-        authenticate(sasl, broker)
-    authenticate(sasl, broker)
-    broker.refused = {"token-1", "token-2"}
+def test_a_fresh_token_that_a_broker_refuses_has_one_successor_a_minute(client: TokenClient) -> None:
+    """A broker that does not know the key refuses the token, and reads the keys of the provider at most once a
+    minute."""
+    client.broker.refused = {"token-0", "token-1", "token-3"}
     with pytest.raises(KafkaUnreachable):
-        authenticate(sasl, broker)
+        client.log_in()
     with pytest.raises(KafkaAuthenticationFailed, match="invalid_token") as caught:
-        authenticate(sasl, broker)
-    assert fetched == ["token-0", "token-1", "token-2"]
+        client.log_in()
     assert "audience" in caught.value.hint
+    assert (client.fetched, client.waits_s) == (["token-0", "token-1"], [1.0])
+    client.log_in()  # token-2 passes
+    token_endpoint.shared_tokens._kept[client.endpoint].refused_s -= 61
+    client.broker.refused.add("token-2")
+    with pytest.raises(KafkaUnreachable):
+        client.log_in()  # it is kept from before
+    with pytest.raises(KafkaUnreachable):
+        client.log_in()  # and the next is of a key that this broker does not know
+    client.log_in()
+    assert client.fetched[-1] == "token-4"
+
+
+@dataclass(slots=True)
+class TokenClient:
+    """Logs in at `broker`, by tokens `token-0`, `token-1` … of a provider."""
+
+    endpoint: TokenEndpoint
+    broker: TokenBroker
+    fetched: list[str] = field(default_factory=list)
+    waits_s: list[float] = field(default_factory=list)
+
+    def fetch(self, _: TokenEndpoint) -> AccessToken:
+        self.fetched.append(f"token-{len(self.fetched)}")
+        return AccessToken(text=self.fetched[-1], lifetime_s=600)
+
+    def log_in(self) -> None:
+        token = TokenSource(endpoint=self.endpoint, extensions=(("pool", "a"),))
+        authenticate(SaslConfig(mechanism="OAUTHBEARER", token=token), self.broker)
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> TokenClient:
+    endpoint = TokenEndpoint(url=f"https://{monkeypatch!r}/", client_id="me", client_secret=Secret("s"))
+    client = TokenClient(endpoint, TokenBroker())
+    monkeypatch.setattr(token_endpoint, "fetch_token", client.fetch)
+    monkeypatch.setattr(sasl, "sleep", client.waits_s.append, raising=False)
+    return client
 
 
 class TokenBroker:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from offsite.kafka.config import MECHANISMS, TOKEN_TEXT, SaslConfig, TokenSource
@@ -41,6 +41,7 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 """Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
 _MAX_DIGITS = 7
+_KEYS_READ_S = 1.0
 _COMMAND_TIMEOUT_S = 30  # a token command that asks a person or hangs must not hang a backup
 
 Call = Callable[[Request[Any]], Any]
@@ -85,7 +86,7 @@ def authenticate(sasl: SaslConfig, call: Call, *, host: str = "") -> Session:
         began_s = monotonic()
         answer: _Round = call(_round(sent))
         if answer.code:
-            _check_token_was_fresh(sasl, first, login_s)
+            _discard_token(sasl, first, login_s)
             raise _refused(sasl, _without_secrets(answer.message, sasl, first) or error_name(answer.code))
         try:
             if number == 0 and sasl.mechanism.startswith("SCRAM"):
@@ -151,16 +152,18 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
         )
 
 
-def _check_token_was_fresh(sasl: SaslConfig, message: bytes, login_s: float) -> None:
-    """Forget the token of a message that a broker refused. Raises `KafkaUnreachable`, for another attempt, where the
-    token was kept from an earlier login: the identity provider may have called it back, or changed its keys."""
+def _discard_token(sasl: SaslConfig, message: bytes, login_s: float) -> None:
+    """Forget the token of a message that a broker refused. Raises `KafkaUnreachable`, for another attempt, where
+    another token may do: the identity provider may have called this one back, or signs by a key that the broker is
+    about to read, for which the broker gets a second."""
     if sasl.token is None or sasl.token.endpoint is None:
         return
     from offsite.kafka.net.token_endpoint import shared_tokens
 
     if shared_tokens.discard(sasl.token.endpoint, message, login_s):
+        sleep(_KEYS_READ_S)
         raise KafkaUnreachable(
-            "a broker refused a token that is kept since an earlier login", hint="the next login fetches a fresh one"
+            "a broker refused a token of the token endpoint", hint="the next login fetches a fresh one"
         )
 
 

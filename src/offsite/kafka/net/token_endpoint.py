@@ -42,6 +42,7 @@ _MAX_REASON = 300
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _P_256_BITS = 256
+_KEYS_READ_EVERY_S = 60  # of Kafka's brokers: how often they look for an unknown key
 _REFUSED_HINT = "check the client id, its secret or assertion, and the scope, at the identity provider"
 _UNAVAILABLE_HINT = "check sasl.oauthbearer.token.endpoint.url, the network, and https_proxy"
 
@@ -61,6 +62,7 @@ class _Kept:
     lock: Lock = field(default_factory=Lock)
     token: str = ""
     fetched_s: float = -inf
+    refused_s: float = -inf
     refresh_s: float = -inf
     end_s: float = -inf
     error: TokenEndpointUnavailable | KafkaAuthenticationFailed | None = None
@@ -85,13 +87,18 @@ class TokenCache:
 
     def discard(self, endpoint: TokenEndpoint, message: bytes, since_s: float) -> bool:
         """Forget the token of `message`, which a broker refused. Returns whether a fresh one may do: the token was
-        fetched before `since_s`, or another thread has a newer one already."""
+        fetched before `since_s`, another thread has a newer one already, or no fresh token was refused for a minute. A
+        broker that does not know the key of a token refuses the token, and reads the provider's keys (Kafka's
+        `RefreshingHttpsJwks`): at most once a minute for a key."""
         kept = self._kept.setdefault(endpoint, _Kept())
         with kept.lock:
-            if kept.token.encode() not in message:
+            if not kept.token or kept.token.encode() not in message:
                 return True
-            kept.refresh_s = kept.end_s = -inf
-            return kept.fetched_s < since_s
+            kept.token, kept.refresh_s, kept.end_s = "", -inf, -inf
+            if kept.fetched_s < since_s:
+                return True
+            earlier_s, kept.refused_s = kept.refused_s, time.monotonic()
+            return kept.refused_s - earlier_s > _KEYS_READ_EVERY_S
 
     def clear(self) -> None:
         self._kept = {}
