@@ -97,11 +97,16 @@ def test_a_backup_keeps_what_an_unclean_election_lost_and_the_next_run_says_so(
 ) -> None:
     """The new log is shorter than what is backed up, just as long, or longer: never are both mixed."""
     topic = outrun_topic(trial)
-    trial.back_up(topic)
+    before = trial.back_up(topic)
     elect_uncleanly(trial.sandbox, trial.cluster, topic)
-    trial.cluster.produce(topic, NEW[:written_since])
-    assert values(trial, topic) == KEPT + NEW[:written_since]
-    assert f"{topic}/0" in trial.refused_backup(topic)
-    target = new_name(topic)
-    trial.restore(topic, target, offsets="translate")
-    assert values(trial, target) == KEPT + LOST
+    since = NEW[:written_since]
+    trial.cluster.produce(topic, since)
+    assert values(trial, topic) == KEPT + since
+    result = trial.back_up_once(topic)
+    ends = len(KEPT), len(KEPT + LOST)
+    assert [(cut.topic, cut.partition, cut.at, cut.end) for cut in result.cut_back] == [(topic, 0, *ends)]
+    assert (result.complete, result.failed, result.holes) == (False, (), ())
+    for commit, expected in ((before.commit, KEPT + LOST), (result.commit, KEPT + since)):
+        target = new_name(topic)
+        trial.restore(topic, target, offsets="translate", commit=commit)
+        assert values(trial, target) == expected

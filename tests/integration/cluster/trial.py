@@ -103,18 +103,11 @@ class Trial:
         """Runs until one is complete. Nobody deletes anything: a hole is a failure, whichever run finds it."""
         return self._again(lambda: self.back_up_once(topic), until=lambda done: done.complete)
 
-    def refused_backup(self, topic: str) -> str:
-        """What a run says that cannot go on with the topic; empty if it says nothing."""
-        try:
-            result = self.back_up_once(topic)
-        except OffsiteError as refusal:
-            return refusal.message
-        return ", ".join(f"{each.topic}/{each.partition}" for each in result.failed)
-
-    def restore(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
+    def restore(self, topic: str, target: str, *, offsets: str, commit: int | None = None) -> RestoreResult:
         """Runs until one says that it is verified."""
         return self._again(
-            lambda: self.restore_once(topic, target, offsets=offsets), until=lambda done: bool(done.verified)
+            lambda: self.restore_once(topic, target, offsets=offsets, commit=commit),
+            until=lambda done: bool(done.verified),
         )
 
     def attempt(self, run: Callable[[], object]) -> bool:
@@ -180,9 +173,12 @@ class Trial:
         assert not result.holes, result.holes
         return result
 
-    def restore_once(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
+    def restore_once(self, topic: str, target: str, *, offsets: str, commit: int | None = None) -> RestoreResult:
         request = RestoreRequest(
-            selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
+            selection=parse_selection([topic]),
+            renames=parse_renames([f"{topic}={target}"]),
+            offsets=offsets,
+            commit=commit,
         )
         prepared = prepare_restore(self.repository.backup(f"of-{topic}"), self.cluster.admin, request)
         return run_restore(prepared, cluster=self.cluster, runner=self.runner)
