@@ -4,10 +4,10 @@ it goes on, where it is refused, and what the plan said before. Nothing is skipp
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -59,9 +59,7 @@ _COMPACTING = {
 }
 PARTITIONS = 3
 _PASS_S, _END_S = 60, 60
-LOAD_S = 15.0
-COMPACTIONS_S = 20.0
-"""Long enough for two compactions: the second removes the tombstone of the classic group."""
+_LOAD_S, _COMPACTIONS_S = 90, 180
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,30 +208,33 @@ def test_a_converted_group_is_loaded_again_after_a_compaction_since_4_2_1(broker
         pytest.skip("it converts no group")
     restored.order(10, start=1000, partition=0)  # the offsets of other partitions stay as they were restored
     restored.go_on("streams")
-    assert reads_groups(broker.restarted(), restored.application), "nothing was compacted yet"
-    compact_groups_log(broker)
-    is_mended = broker.version != "4.2.0"
-    assert reads_groups(broker.restarted(), restored.application) == is_mended
-    refused = [line for line in broker.errors() if f"{restored.application.application} is not a streams" in line]
-    assert bool(refused) != is_mended, broker.errors()[-20:]
+    application = restored.application
+    assert loads_again(broker, application), "nothing was compacted yet"
+    compact_groups_log(broker, application)
+    assert loads_again(broker, application) == (broker.version != "4.2.0")
 
 
-def reads_groups(cluster: Cluster, application: Passes) -> bool:
-    """Whether the coordinator comes to answer for the application's group. One that could not be loaded never does."""
-    until_s = time.monotonic() + LOAD_S
-    while time.monotonic() < until_s:
-        try:
-            listed = [group for group in cluster.admin.groups.list() if group.group == application.application]
-            if listed and cluster.admin.groups.offsets(listed).groups:
-                return True
-        except KafkaUnavailable:
-            return False
-        time.sleep(0.5)
-    return False
+def loads_again(broker: Broker, application: Passes) -> bool:
+    """Whether a restarted broker loads the application's group; it says in its log that it cannot."""
+    cluster = broker.restarted()
+
+    def is_refused() -> bool:
+        return any(f"{application.application} is not a streams" in line for line in broker.errors())
+
+    wait_until(lambda: is_refused() or reads_group(cluster, application), limit_s=_LOAD_S, every_s=0.5)
+    return not is_refused()
 
 
-def compact_groups_log(broker: Broker) -> None:
-    """Until what a tombstone removed is gone, and the tombstone too."""
+def reads_group(cluster: Cluster, application: Passes) -> bool:
+    try:
+        listed = [group for group in cluster.admin.groups.list() if group.group == application.application]
+        return bool(listed and cluster.admin.groups.offsets(listed).groups)
+    except KafkaUnavailable:
+        return False
+
+
+def compact_groups_log(broker: Broker, application: Passes) -> None:
+    """Until what the tombstones of the application's group removed is gone, and the tombstones too."""
     cluster = Cluster(broker.info.bootstrap)
     settings: Mapping[str, str | None] = {
         "segment.ms": "500",
@@ -241,12 +242,22 @@ def compact_groups_log(broker: Broker) -> None:
         "delete.retention.ms": "0",
         "min.compaction.lag.ms": "0",
     }
+    assert tombstones(cluster, application), "the classic group was not converted"
     cluster.admin.alter_topic_configs({GROUPS_LOG: settings})
-    topic, until_s = cluster.make_topic(), time.monotonic() + COMPACTIONS_S
-    number = 0
-    while time.monotonic() < until_s:
-        number += 1
+    topic, numbers = cluster.make_topic(), count(1)
+
+    def is_compacted() -> bool:
+        """The active segment is never compacted: a commit of another group begins a new one."""
         offsets = TopicOffsetsBuilder(topic)
-        offsets.add(0, number, -1, "")
+        offsets.add(0, next(numbers), -1, "")
         assert not cluster.admin.groups.commit({"roller": GroupOffsets(group="roller", topics=(offsets.build(),))})
-        time.sleep(0.7)
+        return not tombstones(cluster, application)
+
+    wait_until(is_compacted, limit_s=_COMPACTIONS_S, every_s=0.7)
+
+
+def tombstones(cluster: Cluster, application: Passes) -> int:
+    """How many tombstones of the application's group `__consumer_offsets` holds."""
+    name = application.application.encode()
+    records = (record for part in read_topic(cluster.bootstrap, GROUPS_LOG).values() for record in part)
+    return sum(record.value is None and name in (record.key or b"") for record in records)
