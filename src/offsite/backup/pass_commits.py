@@ -13,12 +13,13 @@ from itertools import islice
 
 from offsite.backup.copy_pass import Committable, PassSummary
 from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
+from offsite.backup.late_reads import LateReads, Readings, with_marks
 from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.backup.plan import BackupPlan
 from offsite.groups.snapshots import PreviousGroups, SavedGroups, save_groups
 from offsite.log.range import PartitionId
 from offsite.log.transactions import OpenTransaction
-from offsite.model.clock import Clock
+from offsite.model.clock import Clock, Stopwatch
 from offsite.model.errors import DamagedObject, OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
@@ -91,6 +92,7 @@ class PassCommits:
         self.explained: dict[RecordedHole, RecordedHole] = {}
         self.checkpoint_problem = self.no_cut = ""
         self.took_s: list[float] = []
+        self._late = LateReads(plan.base, plan.source.tombstones_ms)
         self._plan, self._shared, self._may_go_on = plan, shared, may_go_on
         self._backup, self._memory = shared.backup, shared.memory
 
@@ -119,6 +121,7 @@ class PassCommits:
         if summary is None:  # an earlier failure stays until a pass is known to have got further
             progress = _progress(self._plan, committable)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
+        changes = self._with_readings(changes, committable, base, is_last=summary is not None)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from the cut
         if judged is not None:
@@ -126,6 +129,7 @@ class PassCommits:
             cut = None if summary is None else self._report_cut(judged.cut)
         has_news = _is_news(changes, base) or self._memory.cut.is_healed_by(cut, self._backup, base)
         if self._shared.only_news and not has_news:
+            self._memory.note_quiet(base, self._plan.since_read, is_whole=summary is not None)
             return None
         if cut is not None:
             changes = replace(changes, cut=self._put_cut(cut, base), cut_refused=bool(cut.refused))
@@ -150,6 +154,30 @@ class PassCommits:
             return changes
         explained = tuple(self.explained[hole] for hole in self._committed_before(committable))
         return replace(changes, checkpoint=judged.checkpoint, explained=explained)
+
+    def _with_readings(
+        self, changes: CommitChanges, copied: Committable, base: BackupState, *, is_last: bool
+    ) -> CommitChanges:
+        """Add to `changes` the topics read too late, and when the ends of the logs were read if topics are compacted.
+        The first commit of a backup says so even amid a pass."""
+        plan = self._plan
+        if self._late.may_be_late(copied):
+            copied_ms = self._backup.store.now_ms()
+            quiet = self._memory.quiet.get(plan.base.head_hash)
+            readings = Readings(
+                base=plan.base,
+                began_ms=max(0, copied_ms - plan.since_read.elapsed_ms),
+                copied_ms=copied_ms,
+                quiet_ms=0 if quiet is None else copied_ms - quiet.elapsed_ms,
+            )
+            self._late.note(copied, readings)
+        shapes = self._late.shapes(changes.topics)
+        if is_last:
+            failed = {failure.topic for failure in copied.failed}
+            behind = [shape.incarnation for shape in shapes if shape.topic in failed]
+            shapes = with_marks(shapes, plan.base, unread={*behind, *plan.unseen})
+        says_when = (is_last or not base.seq) and any(shape.was_compacted for shape in shapes)
+        return replace(changes, topics=shapes, read_ago_ms=plan.since_read.elapsed_ms if says_when else 0)
 
     def _judged(self, whole: PassSummary) -> _Judgement:
         """Judge the pass: make the cut, and the checkpoint if all participants have completed their parts and the cut
@@ -300,7 +328,7 @@ def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBeh
 
 def _is_news(changes: CommitChanges, base: BackupState) -> bool:
     """Whether a commit of `changes` would say anything new beside `base`."""
-    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
+    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None, read_ago_ms=0)
     differs = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
     return differs or without_unchanged(of_the_run, base) != CommitChanges()
 
@@ -367,11 +395,19 @@ class PreviousCut:
 @dataclass(frozen=True, slots=True)
 class PassMemory:
     """The groups and the cut of the previous commit, both read once. `emptied_partitions`: partitions with records
-    deleted at the source shortly before the copy, and the number of passes to remember a partition for."""
+    deleted at the source shortly before the copy, and the number of passes to remember a partition for. `quiet`: the
+    hash of the newest commit, and the time since a whole pass without news read the ends on top of it; or nothing."""
 
     groups: PreviousGroups = field(default_factory=PreviousGroups)
     cut: PreviousCut = field(default_factory=PreviousCut)
     emptied_partitions: dict[PartitionId, int] = field(default_factory=dict)
+    quiet: dict[str, Stopwatch] = field(default_factory=dict)
+
+    def note_quiet(self, base: BackupState, since_read: Stopwatch, *, is_whole: bool) -> None:
+        """Take a pass that found nothing new, and made no commit on top of `base`."""
+        if is_whole:
+            self.quiet.clear()
+            self.quiet[base.head_hash] = since_read
 
     def note_deletions(self, partitions: Iterable[PartitionId]) -> None:
         """Take the partitions in which a pass found holes."""

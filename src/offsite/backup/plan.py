@@ -20,6 +20,7 @@ from offsite.groups.snapshots import read_groups
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import FetchedGroups
 from offsite.log.range import PartitionId, TopicIncarnation
+from offsite.model.clock import Stopwatch
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS, named
@@ -45,7 +46,8 @@ class BackupPlan:
     in `base`. `gone`: topics in `base` that the cluster lacks. `observed_ends`: evidence for a cut. `first_selection`:
     the selection of the backup's first run, None for a new backup. `checkpoint`: the checkpoint to complete, taken at
     the ends of the plan. `stamps`: where to look for stamps of participants; None: the checkpoint was not opened to
-    participants. `caught`: ranges that were already read, by task number."""
+    participants. `caught`: ranges that were already read, by task number. `since_read`: started before the source was
+    read."""
 
     request: BackupRequest
     selection: TopicSelection
@@ -64,6 +66,7 @@ class BackupPlan:
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
+    since_read: Stopwatch = field(default_factory=Stopwatch, compare=False)
 
     @property
     def backup(self) -> str:
@@ -132,6 +135,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(requested=request.group_history, descriptor=backup.descriptor if backup else None)
     # 2. Read in the order of a cut: baseline, groups, topics.
+    since_read = Stopwatch()
     settings = read_cluster_settings(admin.settings)
     baseline = begin_if_possible(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
@@ -189,6 +193,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         bundles=_bundles(copy.tasks, ranges, slots=slots, packed_from=packed_from),
         stamps=stamps,
         caught=ranges,
+        since_read=since_read,
     )
 
 

@@ -7,7 +7,7 @@ of a backup is its repository: a run continues from the committed positions of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,8 +32,17 @@ from offsite.model.clock import Clock, SystemClock, Wait
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import decided, safe_trace, warned
 from offsite.model.names import amount, named
-from offsite.reports.point_report import BranchReport, HoleReport, branch_reports, expected_deletions, hole_reports
+from offsite.reports.point_report import (
+    BranchReport,
+    HoleReport,
+    LateTopic,
+    branch_reports,
+    expected_deletions,
+    hole_reports,
+    late_topics,
+)
 from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import SegmentFigures
@@ -113,7 +122,7 @@ class BackupResult:
     `not_carried`: settings of the cluster that no backup holds. `unread_topics`: topics with the settings of an earlier
     run, because the run was not allowed to read them. `groups`: None when no groups were requested. `head_hash`: hash
     of the commit's bytes. `no_cut`: why restores of the commit go to the ends as copied; empty where the commit has a
-    consistent cut."""
+    consistent cut. `late`: compacted topics that the run read too late to see all deletions of keys."""
 
     backup: str
     commit: int
@@ -140,6 +149,7 @@ class BackupResult:
     no_cut: str = ""
     not_carried: tuple[str, ...] = ()
     expected_deletions: tuple[HoleReport, ...] = ()
+    late: tuple[LateTopic, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -148,9 +158,9 @@ class BackupResult:
 
 
 def result_of(
-    plan: BackupPlan, passes: PassTotals, state: BackupState, commits: PassCommits, *, since: int
+    plan: BackupPlan, passes: PassTotals, state: BackupState, commits: PassCommits, *, before: BackupState
 ) -> BackupResult:
-    """Summarize what the run added since commit `since`. `plan` and `commits` belong to the last pass; its last commit
+    """Summarize what the run added to the state `before`. `plan` and `commits` belong to the last pass; its last commit
     left `state`."""
     whole, figures = passes.summary, passes.summary.figures
     holes = [commits.explained.get(hole, hole) for hole in whole.holes]
@@ -165,7 +175,7 @@ def result_of(
         stored_bytes=figures.stored_bytes,
         holes=hole_reports(holes),
         failed=whole.failed,
-        cut_back=branch_reports(state, since=since + 1),
+        cut_back=branch_reports(state, since=before.seq + 1),
         missing_topics=plan.source.missing,
         vanished_topics=plan.gone.vanished,
         deleted_topics=tuple(sorted({incarnation.topic for incarnation in plan.gone.deleted})),
@@ -180,7 +190,15 @@ def result_of(
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
         no_cut=commits.no_cut,
         expected_deletions=expected_deletions(holes),
+        late=late_topics(_with_new_late_read(state, before)),
     )
+
+
+def _with_new_late_read(state: BackupState, before: BackupState) -> Iterator[TopicShape]:
+    for incarnation, shape in state.topics.items():
+        recorded = before.topics.get(incarnation)
+        if shape.late != (None if recorded is None else recorded.late):
+            yield shape
 
 
 def run_backup(  # noqa: PLR0913  # all by keyword but what is done
@@ -278,7 +296,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         on_commit=on_commit,
         participants_complete=participants_complete,
     )
-    since, passes = plan.base.seq, PassTotals()
+    before, passes = plan.base, PassTotals()
     while True:
         may_go_on = replan is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX
         commits = PassCommits(plan, shared, may_go_on=may_go_on)
@@ -301,7 +319,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     if not passes.commits_s:
         return PassResult(result=None, state=plan.base, checkpoint_problem=commits.checkpoint_problem)
     return PassResult(
-        result=result_of(plan, passes, copying.state, commits, since=since),
+        result=result_of(plan, passes, copying.state, commits, before=before),
         state=copying.state,
         commits_s=passes.commits_s,
         throttled_s=passes.throttled_s,

@@ -21,7 +21,8 @@ from offsite.kafka.presence import PresenceState
 from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicIncarnation, TopicPartition
-from offsite.model.cleanup_policy import is_compacted
+from offsite.model.bounds import whole_number
+from offsite.model.cleanup_policy import DELETE_RETENTION, KAFKA_DELETE_RETENTION_MS, is_compacted
 from offsite.model.errors import BackupExists, KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS, check_topic_name
@@ -71,7 +72,8 @@ def with_schemas(
 class Source:
     """The selected topics of a cluster at a moment. `ids`: topic ids by name. `missing`: topics named in full that do
     not exist. `sick`: partitions whose ends, or whose topic's settings, the cluster could not tell. A topic with
-    unknown settings has an id but no shape."""
+    unknown settings has an id but no shape. `tombstones_ms`: of each topic that is or was compacted, the least known
+    `delete.retention.ms`."""
 
     cluster_id: str
     shapes: tuple[TopicShape, ...]
@@ -79,6 +81,7 @@ class Source:
     missing: tuple[str, ...]
     sick: tuple[SickPartition, ...] = ()
     ids: Mapping[str, str] = field(default_factory=dict)
+    tombstones_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
 
 
 def read_source(  # noqa: PLR0913  # all by keyword, most with a default
@@ -135,6 +138,7 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
         missing=missing,
         sick=_sick(failed),
         ids={topic.name: _topic_id(topic) for topic in topics},
+        tombstones_ms=dict(_tombstones_ms(shapes, configs, recorded)),
     )
 
 
@@ -186,7 +190,25 @@ def _shapes(
                 holds_schemas=topic.name == schemas_topic,
                 was_compacted=was_compacted or is_compacted(topic_configs),
                 configs_unread=topic.name in configs.denied,
+                late=None if last is None else last.late,
+                read_ms=0 if last is None else last.read_ms,
             )
+
+
+def _tombstones_ms(
+    shapes: Iterable[TopicShape], configs: TopicConfigs, recorded: Iterable[TopicShape]
+) -> Iterator[tuple[TopicIncarnation, int]]:
+    """The shortest stay of tombstones in each topic that is or was compacted, by the present settings and by those of
+    earlier runs. Without a readable setting, Kafka's default."""
+    before = {shape.incarnation: dict(shape.configs) for shape in recorded}
+    for shape in shapes:
+        if shape.was_compacted:
+            own = (
+                settings.get(DELETE_RETENTION) for settings in (dict(shape.configs), before.get(shape.incarnation, {}))
+            )
+            texts = (text for text in (configs.delete_retention.get(shape.topic), *own) if text is not None)
+            known_ms = [time_ms for time_ms in map(whole_number, texts) if time_ms is not None]
+            yield shape.incarnation, min(known_ms, default=KAFKA_DELETE_RETENTION_MS)
 
 
 def _own_configs(topic: str, configs: TopicConfigs, last: TopicShape | None) -> Mapping[str, str] | None:

@@ -89,6 +89,7 @@ class FollowWatch:
             head_commit=state.seq,
             last_commit_ms=state.committed_at_ms,
             holes=Counter(hole.reason for hole in state.holes if hole.is_loss),
+            late_topics=sum(shape.late is not None for shape in state.latest_shapes().values()),
             failed=failed,
             retried_partitions=Counter(view.retried_partitions) + Counter(view.failed),
             progress=1.0,

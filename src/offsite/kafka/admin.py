@@ -116,15 +116,14 @@ class ClusterAdmin:
         """Return the settings as `topic_configs` does, and list topics with unreadable settings apart. Raises
         `NoSuchTopic`."""
         ordered = sorted(names)
-        configs, denied = dict[str, Mapping[str, str]](), dict[str, OffsiteError]()
+        all_configs = TopicConfigs(configs={})
         for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
             part = ordered[first : first + _CONFIG_TOPICS_MAX]
             answer = self._router.call(topic_configs_request(part, with_defaults=with_defaults))
             if left_out := [name for name in part if name not in answer.configs and name not in answer.denied]:
                 raise LeaderUnavailable(f"the answer leaves out the settings of {left_out[0]}", hint="run again")
-            configs |= answer.configs
-            denied |= answer.denied
-        return TopicConfigs(configs=configs, denied=denied)
+            all_configs = all_configs.with_more(answer)
+        return all_configs
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
         """Return log starts and high watermarks, with the leader epoch of the answer; partitions without an answer

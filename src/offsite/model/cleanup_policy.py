@@ -1,5 +1,5 @@
 """How long records stay by a topic's settings: `cleanup.policy` (`delete`, `compact`, or both with a comma),
-`retention.ms` and `retention.bytes`, as Kafka writes them; and the resulting limits. Pure."""
+`retention.ms`, `retention.bytes` and `delete.retention.ms`, as Kafka writes them; and the resulting limits. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ UNLIMITED = -1
 
 KAFKA_RETENTION_MS = 7 * 24 * 3_600_000
 """Kafka's own default of `log.retention.hours`."""
+
+
+DELETE_RETENTION = "delete.retention.ms"
+"""How long the tombstone of a key stays after the cleaner first passed it."""
+KAFKA_DELETE_RETENTION_MS = 24 * 3_600_000
+"""Kafka's own default of `log.cleaner.delete.retention.ms`."""
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:

@@ -48,6 +48,21 @@ class SleeplessClock(SystemClock):
         return time.clock_gettime(self._clock)
 
 
+class Stopwatch:
+    """Measures the time since its creation, also while the machine sleeps."""
+
+    __slots__ = ("_clock", "_since_s")
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SleeplessClock()
+        self._since_s = self._clock.monotonic_s()
+
+    @property
+    def elapsed_ms(self) -> int:
+        """The time so far, rounded up: never 0."""
+        return int((self._clock.monotonic_s() - self._since_s) * 1000) + 1
+
+
 class Wait:
     """A wait as long as the `with` block. `describe` returns in one line the missing event, and is called by another
     thread. `since_s` may be moved forward while the wait lasts, after a part has arrived.

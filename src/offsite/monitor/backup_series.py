@@ -197,6 +197,12 @@ SERIES: tuple[Series[FollowView], ...] = (
         "reason",
     ),
     gauge(
+        "offsite_late_read_topics",
+        "Compacted topics that a run read later than delete.retention.ms allows: a restore of the newest commit may "
+        "bring back deleted keys.",
+        lambda view: view.late_topics,
+    ),
+    gauge(
         "offsite_failed_partitions",
         "Partitions that the newest round could not copy, by error id. The next round tries again.",
         lambda view: view.failed,

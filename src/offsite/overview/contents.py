@@ -27,10 +27,12 @@ from offsite.reports.point_report import (
     BranchReport,
     ConsistencyReport,
     HoleReport,
+    LateTopic,
     branch_reports,
     consistency_of,
     expected_deletions,
     hole_reports,
+    late_topics,
 )
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, Pin, TopicShape
@@ -105,7 +107,8 @@ class BackupDetail:
     imported backup; `fidelity`: facts about the source missing in the archive. `branches`: old histories of logs cut
     back at the source. `restore_points` are read on access, because millions may exist. `consistency`: the cut for a
     restore of the commit. `default`: the commit for a restore without a commit; None: no commit yet, or its cut is
-    damaged. `expected_deletions`: harmless holes. `not_carried`: settings of the source outside of the backup."""
+    damaged. `expected_deletions`: harmless holes. `not_carried`: settings of the source outside of the backup. `late`:
+    compacted topics whose deleted keys a restore may bring back."""
 
     summary: BackupSummary
     selection: str
@@ -122,6 +125,7 @@ class BackupDetail:
     expected_deletions: tuple[HoleReport, ...] = ()
     default: DefaultPoint | None = None
     not_carried: tuple[str, ...] = ()
+    late: tuple[LateTopic, ...] = ()
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -166,6 +170,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         consistency=consistency_of(backup.store, state, head=head) if seq else None,
         default=_default(backup, head) if head.seq else None,
         not_carried=_not_carried(backup, state),
+        late=late_topics(state.latest_shapes().values()),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from offsite.model.names import amount, named
 from offsite.model.units import format_duration, format_time
-from offsite.reports.point_report import BranchReport, branch_reports
+from offsite.reports.point_report import BranchReport, branch_reports, late_topics
 from offsite.repository.commit import UNACCOUNTED, RecordedHole
 from offsite.repository.state import BackupState
 
@@ -119,6 +119,18 @@ def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
     yield from _deleted(state)
     yield from _unread_settings(state)
     yield from _expected_deletions(state)
+    yield from _late_reads(state)
+
+
+def _late_reads(state: BackupState) -> Iterable[str]:
+    """Compacted topics of the newest point whose deleted keys may come back."""
+    late = late_topics(state.latest_shapes().values())
+    if late:
+        times = [f"{topic.topic} ({format_time(topic.since_ms)} to {format_time(topic.until_ms)})" for topic in late]
+        yield (
+            f"a restore may bring back deleted keys of {named(times, most=_NAMED_MAX)}: by then the source had removed "
+            "tombstones that no run may have seen; run the backup more often than delete.retention.ms"
+        )
 
 
 def _expected_deletions(state: BackupState) -> Iterable[str]:

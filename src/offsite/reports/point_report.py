@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from offsite.cut.cut import TopicClass
 from offsite.model.errors import Damaged
-from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.names import PROTECTED_TOPICS, amount
 from offsite.model.options import CutChoice
+from offsite.model.units import format_time
 from offsite.points.point_cut import NewerCommit, PointCut, choose_cut
-from offsite.repository.commit import RecordedHole
+from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
@@ -52,6 +53,41 @@ def _reports(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
             reason=hole.reason,
         )
         for hole in holes
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateTopic:
+    """A compacted topic with a late read: a restore may bring keys back that were deleted between `since_ms` and
+    `until_ms` (store's clock, epoch ms). `partitions`, `times`: see `LateRead`."""
+
+    topic: str
+    since_ms: int
+    until_ms: int
+    partitions: int
+    times: int
+
+    def __str__(self) -> str:
+        again = f" (the newest of {self.times} times)" if self.times > 1 else ""
+        return (
+            f"a restore may bring back keys of {self.topic} that were deleted between {format_time(self.since_ms)} and "
+            f"{format_time(self.until_ms)}: before {amount(self.partitions, 'partition')} could be copied, the source "
+            f"had removed offsets, maybe tombstones{again}"
+        )
+
+
+def late_topics(shapes: Iterable[TopicShape]) -> tuple[LateTopic, ...]:
+    """Report the topics with a late read, in the same order."""
+    return tuple(
+        LateTopic(
+            topic=shape.topic,
+            since_ms=shape.late.since_ms,
+            until_ms=shape.late.until_ms,
+            partitions=shape.late.partitions,
+            times=shape.late.times,
+        )
+        for shape in shapes
+        if shape.late is not None
     )
 
 

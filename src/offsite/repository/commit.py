@@ -23,6 +23,7 @@ from offsite.model.untrusted.json_codec import (
     OptionalFirst,
     PartitionNumber,
     Spare,
+    TimeMs,
     TopicName,
 )
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -110,6 +111,21 @@ _ENDS = Form(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateRead:
+    """A run read a compacted topic too late: brokers may have removed tombstones that no run saw, and a restore may
+    bring deleted keys back.
+
+    The ends of `partitions` partitions were read at `since_ms`, and the copy of the rest had ended at `until_ms` (epoch
+    ms by the store's clock). `times`: the number of passes with a late read, this one included.
+    """
+
+    since_ms: TimeMs
+    until_ms: TimeMs
+    partitions: Count
+    times: Spare[Count] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
     """A topic as described by the source.
 
@@ -117,7 +133,8 @@ class TopicShape:
     `was_compacted`: the cleanup policy was `compact` in this run or an earlier run, so records at the end may be
     missing. `deleted_ms`: when a run found the topic deleted at the source, by the store's clock (epoch ms); -1 while
     the topic exists or its existence is unknown. `configs_unread`: the run lacked the right to read the settings, and
-    `configs` are from the last run with the right.
+    `configs` are from the last run with the right. `late`: the newest late read. `read_ms`: when the ends of all
+    partitions were last read, if the newest pass did not read all of them (store's clock, epoch ms; 0: that pass did).
     """
 
     topic: TopicName
@@ -129,6 +146,8 @@ class TopicShape:
     was_compacted: Spare[bool] = False
     deleted_ms: Nullable[Spare[int]] = NOT_DELETED
     configs_unread: Spare[bool] = False
+    late: Spare[LateRead | None] = None
+    read_ms: Spare[TimeMs] = 0
 
     @property
     def incarnation(self) -> TopicIncarnation:
@@ -315,9 +334,10 @@ class CommitChanges:
     offsets of moved positions. `explained`: holes of earlier commits of the same run, with a reason found later.
     `accounted`: the commit accounts for every offset; commits of earlier versions gave no such promise. `left_behind`:
     partitions that the run could not copy to their end, or not at all. `incomplete`: the run continues, and ends with a
-    complete commit unless interrupted; `progress`: the run's progress at the commit, None in older commits. `cut_back`
-    applies before all other changes: the data above the cut becomes a closed branch, and positions continue from the
-    cut.
+    complete commit unless interrupted; `progress`: the run's progress at the commit, None in older commits.
+    `read_ago_ms`: how long before the commit the run read the ends of the logs; 0 if unknown, or without a compacted
+    topic. `cut_back` applies before all other changes: the data above the cut becomes a closed branch, and positions
+    continue from the cut.
 
     `expired`: ranges removed by retention; once the `forgotten` points are gone, no remaining point needs the segments
     inside, of the live history or of a branch. `compacted`: in these ranges `segments` hold fewer records than the
@@ -336,6 +356,7 @@ class CommitChanges:
     incomplete: Spare[bool] = False
     seal: Spare[bool] = False
     progress: Spare[PassProgress | None] = None
+    read_ago_ms: Spare[Count] = 0
     positions: Spare[tuple[Position, ...]] = ()
     topics: Spare[tuple[TopicShape, ...]] = ()
     forgotten: Annotated[Spare[tuple[tuple[int, int], ...]], _FORGOTTEN] = ()

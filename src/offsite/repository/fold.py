@@ -138,6 +138,7 @@ class StateBuilder:
             incomplete=changes.incomplete,
             progress=changes.progress,
             completed_at_ms=completed_at_ms,
+            read_ms=self._read_ms(commit),
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
             loose_entries=changes.entry_count + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,
@@ -181,6 +182,15 @@ class StateBuilder:
         is_retention = changes.is_upkeep and (changes.touches_retention or bool(changes.forgotten))
         is_no_pass = changes.incomplete or changes.seal or is_retention
         return self._state.completed_at_ms if is_no_pass else commit.committed_at_ms
+
+    def _read_ms(self, commit: Commit) -> int:
+        """When the ends of the logs were read that the positions reach, or were to reach. A pass of an earlier version,
+        or without a compacted topic, does not say so."""
+        changes = commit.changes
+        if changes.read_ago_ms:
+            return max(0, commit.committed_at_ms - changes.read_ago_ms)
+        is_pass = changes.accounted and not changes.incomplete
+        return 0 if is_pass else self._state.read_ms
 
     def cut_back(self, cut: CutBack) -> None:
         """Close the history of a partition that the next commit found to be truncated. Raises `DamagedCommit`."""

@@ -15,7 +15,7 @@ from typing import Annotated, Generic, TypeVar, cast
 
 from offsite.log.range import PartitionId, Span, TopicIncarnation
 from offsite.model.bounds import MAX_OFFSET
-from offsite.model.untrusted.json_codec import Form, Inline, Spare, Unstored, codec_of, integer_within
+from offsite.model.untrusted.json_codec import Form, Inline, Spare, TimeMs, Unstored, codec_of, integer_within
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.commit import (
     NO_PREVIOUS,
@@ -203,14 +203,15 @@ class BackupState:
     the old histories of truncated logs, in order of discovery; the restore points before a cut need the branch's
     segments, which are in no list of live segments. `left_behind`: the partitions that the run of commit `seq` could
     not back up. `incomplete`: that run was to go on; `progress`: its progress (None: unknown). `completed_at_ms`: when
-    the newest commit that completes a pass was made (as `committed_at_ms`; 0 if unknown). `groups`: the key of the
-    latest group snapshot. `metadata`: the latest cluster settings. `cut`: the consistent cut of the positions (None: no
-    cut). `expired`: spans of the live histories removed by retention; `compacted`: spans with only the latest record of
-    each key; both rising and not adjacent. `compacted_until`: the latest record time before the compaction, per
-    partition (epoch ms). `pins`: by number. `history`: the restore points up to `seq`. `configs_since`: for each topic,
-    the commit since which, at the latest, the topic has its settings in `topics`. `unreadable`: the problem of the
-    existing commit after `seq`; empty without a problem. `is_outdated`: that commit is of a newer format than this
-    offsite reads.
+    the newest commit that completes a pass was made (as `committed_at_ms`; 0 if unknown). `read_ms`: when that pass
+    read the ends of the logs, before the first complete pass the first run (0 if unknown; see also
+    `TopicShape.read_ms`). `groups`: the key of the latest group snapshot. `metadata`: the latest cluster settings.
+    `cut`: the consistent cut of the positions (None: no cut). `expired`: spans of the live histories removed by
+    retention; `compacted`: spans with only the latest record of each key; both rising and not adjacent.
+    `compacted_until`: the latest record time before the compaction, per partition (epoch ms). `pins`: by number.
+    `history`: the restore points up to `seq`. `configs_since`: for each topic, the commit since which, at the latest,
+    the topic has its settings in `topics`. `unreadable`: the problem of the existing commit after `seq`; empty without
+    a problem. `is_outdated`: that commit is of a newer format than this offsite reads.
 
     Excluded from comparison: `cuts`, the newest cuts, ascending, including cuts of older positions (states stored by an
     earlier version know only `cut`); `loose_commits` and `loose_entries`, the amount committed since the newest catalog
@@ -230,6 +231,7 @@ class BackupState:
     incomplete: Spare[bool] = False
     progress: Spare[PassProgress | None] = None
     completed_at_ms: Unstored[int] = 0
+    read_ms: Spare[TimeMs] = 0
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None

@@ -18,6 +18,7 @@ from offsite.reports.point_report import (
     HoleReport,
     expected_deletions,
     hole_reports,
+    late_topics,
     report_consistency,
 )
 from offsite.repository.records_place import NEEDS_PLACE
@@ -191,6 +192,7 @@ def _point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
         yield from _compacted_notes(plan)
     elif any(segment.end > chain.end for chain in plan.all_chains for segment in chain.segments):
         yield "the segments also have later records, which are not restored: the figures are upper bounds"
+    yield from map(str, late_topics(topic.source for topic in plan.topics))
     for topic in plan.topics:
         if topic.source.configs_unread:
             yield (

@@ -18,6 +18,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import StoreDenied, StoreUnavailable
 from offsite.model.names import named
 from offsite.model.options import Isolation
+from offsite.reports.point_report import late_topics
 from offsite.repository.records_place import prepare_records
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RepartitionedTopic, RestoredPartition, RestoreOutcome, put_outcome
@@ -104,6 +105,7 @@ def _written_and_set_up(
             *repartition_notes(prepared.plan, prepared.request.repartition),
             *finish_topics(admin, settings),
             *([prepared.group_note] if prepared.group_note else ()),
+            *map(str, late_topics(topic.source for topic in prepared.plan.topics)),
         )
     # 4. Set cluster settings and consumer groups.
     lease.check()

@@ -144,6 +144,16 @@ def test_holes_are_counted_by_reason(orders: Site) -> None:
     assert last.holes == {"retention": 1}
 
 
+def test_compacted_topics_that_were_read_too_late_are_counted(orders: Site) -> None:
+    def empty() -> None:
+        orders.source.topics["orders"].configs["cleanup.policy"] = "compact"
+        orders.source.write("orders", [b"c", b"d"])
+        orders.source.topics["orders"].partitions[0].delete_before(3)
+
+    first, *_, last = watched(orders, empty)
+    assert (first.late_topics, last.late_topics) == (0, 1)
+
+
 def test_a_topic_that_is_hidden_from_us_stays_in_view_and_ages(orders: Site) -> None:
     orders.source.make_topic("users")
 

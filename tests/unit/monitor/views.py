@@ -44,6 +44,7 @@ FULL = replace(
     bytes_written=123_456,
     live_bytes=55_555,
     holes={"retention": 2},
+    late_topics=1,
     failed={"OFF-1503": 3},
     outage=OUTAGE,
     outages={"OFF-1501": 2, "OFF-1601": 1},

@@ -19,6 +19,7 @@ from offsite.repository.commit import (
     CompactedRange,
     CutBack,
     ExpiredRange,
+    LateRead,
     Pin,
     Position,
     RecordedHole,
@@ -161,6 +162,9 @@ commits = st.builds(
                 holds_schemas=st.booleans(),
                 was_compacted=st.booleans(),
                 configs_unread=st.booleans(),
+                late=st.none()
+                | st.builds(LateRead, since_ms=clock_times, until_ms=clock_times, partitions=counts, times=counts),
+                read_ms=clock_times,
             ),
             max_size=2,
         ).map(tuple),
@@ -183,6 +187,7 @@ commits = st.builds(
         ).map(tuple),
         pinned=st.lists(st.builds(Pin, seq=offsets, reason=texts, until_ms=offsets), max_size=2).map(tuple),
         unpinned=st.lists(offsets, max_size=2).map(tuple),
+        read_ago_ms=counts,
         groups=st.none() | st.builds(LAYOUT.groups_key, offsets, attempts),
         metadata=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.metadata_key, offsets, attempts), hash=texts),
         cut=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.cuts_key, offsets, attempts), hash=texts),
@@ -214,7 +219,9 @@ def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
 
 @given(commits)
 def test_a_commit_of_an_earlier_version_has_no_digest_and_says_nothing_of_catalogs(commit: Commit) -> None:
-    changes = replace(commit.changes, cut_back=(), cut=None, expired=(), compacted=(), pinned=(), unpinned=())
+    changes = replace(
+        commit.changes, cut_back=(), cut=None, expired=(), compacted=(), pinned=(), unpinned=(), read_ago_ms=0
+    )
     found = undigested(replace(commit, catalog=None, changes=changes))
     commit = replace(commit, changes=changes)
     assert decode_commit(encode_canonical(found), key=KEY) == replace(commit, catalog=None)

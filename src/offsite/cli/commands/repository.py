@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import OptionalRepo, Output, Records, Repo, checked_places
-from offsite.cli.output import Line, OutputFormat, Table, emit, note
+from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
 from offsite.cli.views.repository import (
     hole_lines,
     render_cluster_settings,
@@ -40,6 +40,7 @@ HtmlFile = Annotated[
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
 """Newest restore points printed by `show` for people; `-o json` has all."""
+_LATE_MAX = 12
 _BESIDE_MAX = 100
 
 _PRIVATE = 0o600
@@ -185,6 +186,7 @@ def _render_holes(detail: BackupDetail) -> Iterator[Line]:
             f"expected deletions in {amount(len(topics), 'topic')}, no loss: all groups had read the records, or "
             "--expect-deletes names the topic (-o json lists them)"
         )
+    yield from first_lines(detail.late, str, most=_LATE_MAX, more="and {:,} more such topics (-o json has all)")
     if detail.pins:
         yield f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points"
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import Line, note
+from offsite.cli.output import Line, first_lines, note
 from offsite.cli.views.repository import hole_lines, render_not_carried
 from offsite.model.head import Head
 from offsite.model.names import amount, named
@@ -71,6 +71,13 @@ def _render_troubles(result: BackupResult) -> Iterator[Line]:
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
                 f"{branch.topic} restores the {amount(branch.records, 'record')} that the source has lost"
             )
+    if result.late:
+        more = "  and {:,} more topics with deleted keys that may come back (-o json has all)"
+        yield from first_lines(result.late, lambda topic: f"  {topic}", most=_NAMED_MAX, more=more)
+        yield (
+            "    hint: run the backup more often than delete.retention.ms. Earlier restore points are not affected; a "
+            "new backup (another --backup) begins without these keys"
+        )
     if result.no_cut:
         yield f"  no consistent cut: a restore of this commit takes each partition as copied: {result.no_cut}"
     for topic in result.unread_topics:

@@ -15,6 +15,7 @@ from offsite.kafka.protocol.broker_errors import GROUP_AUTHORIZATION_FAILED, TOP
 from offsite.kafka.protocol.metadata import TopicOutcome
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.model.cleanup_policy import DELETE_RETENTION
 from offsite.model.errors import OffsiteError
 
 T = TypeVar("T")
@@ -29,10 +30,20 @@ _SET, _DELETE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigs:
-    """Settings of topics. `configs`: by topic and name. `denied`: topics with unreadable settings, with the error."""
+    """Settings of topics. `configs`: by topic and name. `denied`: topics with unreadable settings, with the error.
+    `delete_retention`: the value of `delete.retention.ms` in force by topic, also where brokers set it."""
 
     configs: Mapping[str, Mapping[str, str]]
     denied: Mapping[str, OffsiteError] = field(default_factory=dict)
+    delete_retention: Mapping[str, str] = field(default_factory=dict)
+
+    def with_more(self, more: TopicConfigs) -> TopicConfigs:
+        """The settings of these topics and of those of `more`."""
+        return TopicConfigs(
+            configs={**self.configs, **more.configs},
+            denied={**self.denied, **more.denied},
+            delete_retention={**self.delete_retention, **more.delete_retention},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +161,17 @@ def _topics(resources: Sequence[_Resource], is_wanted: Callable[[_Entry], bool])
             if resource.code != TOPIC_AUTHORIZATION_FAILED:
                 raise resource.error
             denied[resource.name] = resource.error
-    configs = {
-        resource.name: _values(filter(is_wanted, resource.entries)) for resource in resources if resource.error is None
-    }
-    return TopicConfigs(configs=configs, denied=denied)
+    described = [resource for resource in resources if resource.error is None]
+    return TopicConfigs(
+        configs={resource.name: _values(filter(is_wanted, resource.entries)) for resource in described},
+        denied=denied,
+        delete_retention={
+            resource.name: entry.value
+            for resource in described
+            for entry in resource.entries
+            if entry.name == DELETE_RETENTION and entry.value is not None
+        },
+    )
 
 
 def _described(answer: Decoder) -> Sequence[_Resource]:

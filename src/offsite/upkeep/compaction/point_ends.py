@@ -13,7 +13,7 @@ from typing import overload
 
 from offsite.log.range import PartitionId, Span, TopicIncarnation
 from offsite.model.bounds import MAX_OFFSET, whole_number
-from offsite.model.cleanup_policy import is_compacted
+from offsite.model.cleanup_policy import DELETE_RETENTION, KAFKA_DELETE_RETENTION_MS, is_compacted
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
@@ -23,9 +23,6 @@ from offsite.repository.commit_log import CommitLog
 from offsite.repository.partition_history import Branch
 from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.state import FIRST_SEQ, BackupState
-
-_DAY_MS = 86_400_000
-_RETENTION = "delete.retention.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +84,7 @@ class PointEnds:
         from `start` on. Their age is the time from their backup to the point, by the store's clock. 0: no tombstone is
         old enough."""
         oldest = next((run[0] for run, (_, high) in self._spans(partition) if high > start), None)
-        retention_ms = whole_number(configs.get(_RETENTION, str(_DAY_MS)))
+        retention_ms = whole_number(configs.get(DELETE_RETENTION, str(KAFKA_DELETE_RETENTION_MS)))
         if oldest is None or retention_ms is None:
             return 0
         before = self._newest_at(oldest.committed_at_ms - retention_ms, upto=oldest.seq)
