@@ -7,10 +7,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from offsite.groups.groups_of_commits import EarlierGroups, GroupCommits, apply_cut_offsets
 from offsite.groups.history import has_history, read_history
-from offsite.groups.missing_records import EarlierOffsets
+from offsite.groups.missing_records import EarlierByTopic, EarlierOffsets
 from offsite.log.group_offsets import SHARE, GroupOffsets, GroupTable, TopicOffsets
 from offsite.log.range import TopicIncarnation
 from offsite.model.errors import Damaged, NoSuchRestorePoint
@@ -58,7 +59,7 @@ class GoneSince:
         return f"{self.group} has no offsets on {self.topic} since commit {self.commit}{at}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the table of earlier offsets is made once
 class GroupsAsOf:
     """The groups as of `point`: from the `history` as of a time, from a `snapshot` as of its commit. `earlier`: offsets
     of an earlier commit. `gone`: matching groups that are gone, and were not named in full. `unread`: deleted topics
@@ -93,10 +94,12 @@ class GroupsAsOf:
 
     def earlier_commit(self, group: str, offsets: TopicOffsets) -> int:
         """The earlier commit of the offsets of a group on a topic; 0 for the point's own offsets."""
-        of = incarnation_of(offsets)
-        return next(
-            (earlier_offsets.commit for earlier_offsets in self.earlier if earlier_offsets.covers(group, of)), 0
-        )
+        earlier = self._earlier.find(group, incarnation_of(offsets))
+        return 0 if earlier is None else earlier.commit
+
+    @cached_property
+    def _earlier(self) -> EarlierByTopic:
+        return EarlierByTopic.of(self.earlier)
 
     def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
         """The same groups without offsets on topics with another known id than in `topic_ids` (name → id): in another
@@ -349,13 +352,16 @@ def _has(group: GroupOffsets, incarnation: TopicIncarnation) -> bool:
 
 def _joined(groups: GroupTable, earlier: Iterable[EarlierGroups]) -> GroupTable:
     """`groups` with the offsets of earlier commits; further facts about a group come from the newest."""
-    joined = dict(groups)
+    newest = dict(groups)
+    topics = {name: list(group.topics) for name, group in groups.items()}
     for earlier_groups in earlier:
         for name, group in earlier_groups.groups.items():
-            current = joined.get(name, replace(group, topics=()))
-            topics = sorted((*current.topics, *group.topics), key=lambda topic: topic.topic)
-            joined[name] = replace(current, topics=tuple(topics))
-    return dict(sorted(joined.items()))
+            newest.setdefault(name, group)
+            topics.setdefault(name, []).extend(group.topics)
+    return {
+        name: replace(newest[name], topics=tuple(sorted(topics[name], key=lambda topic: topic.topic)))
+        for name in sorted(newest)
+    }
 
 
 def _near(missing: Iterable[str], known_names: Iterable[str]) -> str:

@@ -107,7 +107,7 @@ class GroupCommits:
         without groups read by then. Raises `DamagedCommit`, `DamagedObject`."""
         if incarnation not in until.topics:
             return None
-        last = until if incarnation in until.live_incarnations() else self._last_alive(incarnation, until)
+        last = until if until.is_live(incarnation) else self._last_alive(incarnation, until)
         return None if last is None else self._groups_on(incarnation, last)
 
     def of_gone(self, gone: GoneGroup) -> EarlierGroups | None:
@@ -139,7 +139,9 @@ class GroupCommits:
     def state(self, seq: int) -> BackupState:
         """The state after commit `seq`, even if retention has removed its data. Raises `DamagedCommit`."""
         if seq not in self._states:
-            _cache_value(self._states, seq, self.backup.catalog.state(upto=seq))
+            below = max((commit for commit in self._states if commit < seq), default=None)
+            near = None if below is None else self._states[below]
+            _cache_value(self._states, seq, self.backup.catalog.state(upto=seq, near=near))
         return self._states[seq]
 
     def _groups_on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
@@ -147,11 +149,7 @@ class GroupCommits:
         if state.groups is None:
             return None
         point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
-        if (
-            incarnation not in point.live_incarnations()
-            or point.groups is None
-            or group not in {"", *self.snapshot(point).groups}
-        ):
+        if not point.is_live(incarnation) or point.groups is None or group not in {"", *self.snapshot(point).groups}:
             point = state  # topic or groups are younger than the default point
         origin = EarlierOffsets(
             incarnation=incarnation,
@@ -189,7 +187,7 @@ class GroupCommits:
             numbers = range(1, before.seq)
             marked = 1 + bisect_left(numbers, True, key=lambda seq: _is_dead(self.state(seq), incarnation))
         last = self.state(marked - 1)
-        return last if incarnation in last.live_incarnations() else None
+        return last if last.is_live(incarnation) else None
 
     def _marked(self, incarnation: TopicIncarnation, before: BackupState) -> int | None:
         shape = before.topics[incarnation]
@@ -209,7 +207,7 @@ def _cache_value(cache: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
 
 
 def _is_dead(state: BackupState, incarnation: TopicIncarnation) -> bool:
-    return incarnation in state.topics and incarnation not in state.live_incarnations()
+    return incarnation in state.topics and not state.is_live(incarnation)
 
 
 def _only_on(group: GroupOffsets, incarnation: TopicIncarnation) -> GroupOffsets:

@@ -58,7 +58,26 @@ class EarlierOffsets:
         return incarnation == self.incarnation and self.group in {"", group}
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: the table of names is made once
+@dataclass(frozen=True, slots=True)
+class EarlierByTopic:
+    """Earlier offsets by topic: a backup may have thousands of deleted topics."""
+
+    by_topic: Mapping[TopicIncarnation, Sequence[EarlierOffsets]]
+
+    @classmethod
+    def of(cls, earlier: Iterable[EarlierOffsets]) -> EarlierByTopic:
+        by_topic: dict[TopicIncarnation, list[EarlierOffsets]] = {}
+        for offsets in earlier:
+            by_topic.setdefault(offsets.incarnation, []).append(offsets)
+        return cls(by_topic)
+
+    def find(self, group: str, incarnation: TopicIncarnation) -> EarlierOffsets | None:
+        """The first earlier offsets of the group on the topic."""
+        on_topic = self.by_topic.get(incarnation, ())
+        return next((offsets for offsets in on_topic if offsets.covers(group, incarnation)), None)
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: the tables are made once
 class AvailableRecords:
     """The records of a restore point in every restored partition: every record from its begin in `begins` on, except
     `holes` (rising spans). `behind`: group, partition and offset of groups whose source also lacked their next records.
@@ -82,7 +101,7 @@ class AvailableRecords:
                 f"the group had read to {offset:,} in transactions, but the restored partition ends at {end:,}: its "
                 "outputs would be duplicated"
             )
-        of = self._earlier(group, partition_id) if group in self.exactly_once else None
+        of = self._earlier.find(group, partition_id.incarnation) if group in self.exactly_once else None
         if of is not None and offset < end:
             return (
                 f"the group had read to {offset:,} in transactions at commit {of.commit}, and may have read more "
@@ -91,8 +110,9 @@ class AvailableRecords:
             )
         return ""
 
-    def _earlier(self, group: str, partition_id: PartitionId) -> EarlierOffsets | None:
-        return next((offsets for offsets in self.earlier if offsets.covers(group, partition_id.incarnation)), None)
+    @cached_property
+    def _earlier(self) -> EarlierByTopic:
+        return EarlierByTopic.of(self.earlier)
 
     def _missing(self, partition_id: PartitionId, offset: int, end: int) -> list[Span]:
         """The missing offsets from `offset` on, before `end`."""

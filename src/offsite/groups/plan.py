@@ -26,6 +26,7 @@ from offsite.log.group_offsets import (
     SHARE,
     CommittedOffset,
     GroupOffsets,
+    GroupOnTopic,
     GroupTable,
     TopicOffsets,
     TopicOffsetsBuilder,
@@ -179,8 +180,9 @@ class GroupPlan:
         """The present commits that are going to change."""
         return _table((group, [topic.before for topic in group.topics]) for group in self.groups)
 
-    def counts(self) -> GroupCounts:
-        topics = [topic for group in self.groups for topic in group.topics]
+    def counts(self, *, left_out: Collection[str] = ()) -> GroupCounts:
+        """The numbers of all groups, except groups `left_out`."""
+        topics = [topic for move in self.groups if move.group not in left_out for topic in move.topics]
         offsets = sum(len(topic.translated.source) for topic in topics)
         to_set = sum(len(topic.changes) for topic in topics)
         missing, refused, behind, without = (
@@ -207,12 +209,12 @@ class GroupPlan:
         moves = (move for move in self._set(left_out) if move.kind == SHARE)
         return tuple(_share_positions(move, topic.translated) for move in moves for topic in move.topics)
 
-    def untold(self, *, left_out: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+    def untold(self, *, left_out: Collection[str] = ()) -> tuple[GroupOnTopic, ...]:
         """The share groups and topics (target names) that change, and had a partition without a position, as far as
         brokers told, except groups `left_out`."""
-        moves = self._set(left_out)
+        moves = ((move.group, topic) for move in self._set(left_out) for topic in move.topics)
         return tuple(
-            (move.group, topic.translated.target) for move in moves for topic in move.topics if topic.is_untold
+            GroupOnTopic(group=group, topic=topic.translated.target) for group, topic in moves if topic.is_untold
         )
 
     def reads_again(self, *, left_out: Collection[str] = ()) -> tuple[ReadAgain, ...]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.groups.groups_as_of import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
+from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.plan import GroupCounts, GroupMove, PlannedOffset, ReadAgain, SharePositions
 from offsite.groups.run import PlannedGroups
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupOnTopic, TopicOffsets
 from offsite.log.range import PartitionId
 from offsite.model.selection import GroupPatterns
 from offsite.points.restore_point import PointRequest
@@ -97,6 +98,9 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlanReport:
+    """A plan, row by row. `refused`: the offsets that will not be set, with the reasons; the rest as in
+    `AppliedGroups`."""
+
     backup: str
     commit: int
     origin: str
@@ -111,7 +115,8 @@ class GroupPlanReport:
     gone: tuple[GoneSince, ...] = ()
     share_positions: tuple[SharePositions, ...] = ()
     reads_again: tuple[ReadAgain, ...] = ()
-    untold: tuple[tuple[str, str], ...] = ()
+    untold: tuple[GroupOnTopic, ...] = ()
+    refused: tuple[RefusedOffset, ...] = ()
 
 
 def show_groups(
@@ -149,6 +154,7 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
         share_positions=planned.plan.share_positions(),
         reads_again=planned.plan.reads_again(),
         untold=planned.plan.untold(),
+        refused=planned.plan.refused,
     )
 
 

@@ -20,7 +20,7 @@ from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
-from offsite.log.group_offsets import SHARE, GroupTable, offset_count
+from offsite.log.group_offsets import SHARE, GroupOnTopic, GroupTable, offset_count
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
@@ -77,7 +77,8 @@ class PlannedGroups:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedGroups:
     """Result of applying a plan. `change` is the id for an undo, empty without any change. `failed` groups are
-    unchanged; `clamped` offsets lay outside of the restored log, `missing` offsets have no partition on the target.
+    unchanged, and no number counts them; `clamped` offsets lay outside of the restored log, `missing` offsets have no
+    partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
     were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
     existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
@@ -107,7 +108,7 @@ class AppliedGroups:
     kinds: Mapping[str, str] = field(default_factory=dict)
     share_positions: tuple[SharePositions, ...] = ()
     reads_again: tuple[ReadAgain, ...] = ()
-    untold: tuple[tuple[str, str], ...] = ()
+    untold: tuple[GroupOnTopic, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -132,7 +133,8 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     as_of = replace(as_of, own_notes=(*as_of.own_notes, *streams_warnings(moved, admin.groups)))
     unsettable = admin.groups.unsettable([group.group for group in moved if group.kind == SHARE])
     others = of_another_kind(as_of.groups, present)
-    failed = {failure.group: failure for failure in (*current.failed, *unsettable, *others)}
+    failures = (*current.failed, *unsettable, *others)
+    failed = {failure.group: replace(failure, partitions=()) for failure in failures}  # none is set in part
     readable = {name: topics for name, topics in translation.moved.items() if name not in failed}
     return PlannedGroups(
         backup=backup,
@@ -162,12 +164,13 @@ def of_another_kind(groups: GroupTable, present: Iterable[ListedGroup]) -> Itera
 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> AppliedGroups:
     """Record the present commits, and commit the planned offsets. After a crash, prepare and apply again."""
-    changes, counts = planned.plan.changes(), planned.plan.counts()
+    changes = planned.plan.changes()
     change, failed = "", tuple[GroupFailure, ...]()
     if changes:
         change = _remembered(planned)
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
+    counts = planned.plan.counts(left_out=refused)
     applied = {name: group for name, group in changes.items() if name not in refused}
     not_set = {refused_offset.group for refused_offset in planned.plan.refused} | refused
     return AppliedGroups(

@@ -50,13 +50,15 @@ GONE_MAX = 1_000
 class SavedGroups:
     """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed`
     groups, or their failed partitions, keep the offsets of the earlier snapshot; `note`: a sentence for a person, or
-    empty."""
+    empty. `positions`: number of positions of share groups, which are no committed offsets; a partition without one
+    does not count."""
 
     groups: int
     offsets: int
     changed: bool
     failed: tuple[GroupFailure, ...]
     note: str = ""
+    positions: int = 0
 
 
 class PreviousGroups:
@@ -132,8 +134,14 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
         gone = tuple(_gone(former, groups, alive, patterns, seq=base.seq + 1))[:GONE_MAX]
         key = put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups, gone)
         before.keep(key, GroupSnapshot(groups=groups, gone=gone))
+    share = {name: group for name, group in groups.items() if group.kind == SHARE}
     return key, SavedGroups(
-        groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=failed, note=note
+        groups=len(groups),
+        offsets=offset_count(groups) - offset_count(share),
+        changed=key is not None,
+        failed=failed,
+        note=note,
+        positions=sum(row.offset != NO_OFFSET for group in share.values() for topic in group.topics for row in topic),
     )
 
 

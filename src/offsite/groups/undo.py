@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offsite.groups.run import check_cluster
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import NO_OFFSET, GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.log.group_offsets import NO_OFFSET, GroupOffsets, GroupOnTopic, GroupTable, TopicOffsets, offset_count
 from offsite.model.errors import NoSuchRestore
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
@@ -35,7 +35,7 @@ class UndoneGroups:
     offsets_put_back: int
     offsets_removed: int
     failed: tuple[GroupFailure, ...]
-    untold: tuple[tuple[str, str], ...] = ()
+    untold: tuple[GroupOnTopic, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -97,10 +97,10 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Und
     failures = {failure.group: failure for failure in (*admin.groups.delete(none), *admin.groups.commit(earlier))}
     if not failures:
         put_undone(backup.record_store, backup.layout, change)
-    untold = tuple((group, topic) for group, topic in change.untold if group not in failures)
+    untold = tuple(kept for kept in change.untold if kept.group not in failures)
     return UndoneGroups(
         change=change.change,
-        groups=len(before.keys() - failures.keys() - {group for group, _ in untold}),
+        groups=len(before.keys() - failures.keys() - {kept.group for kept in untold}),
         offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
         offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
         failed=tuple(failures[name] for name in sorted(failures)),
@@ -115,7 +115,7 @@ def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
     return get_before((places or [backup.record_store])[0], backup.layout, change)
 
 
-def _rows(groups: GroupTable, *, committed: bool, but: Collection[tuple[str, str]] = ()) -> GroupTable:
+def _rows(groups: GroupTable, *, committed: bool, but: Collection[GroupOnTopic] = ()) -> GroupTable:
     """The rows of groups with a commit before, or without one, except those of the groups and topics in `but`."""
     filtered = {
         name: replace(group, topics=tuple(_topics(group, committed=committed, but=but)))
@@ -124,10 +124,10 @@ def _rows(groups: GroupTable, *, committed: bool, but: Collection[tuple[str, str
     return {name: group for name, group in filtered.items() if group.topics}
 
 
-def _topics(group: GroupOffsets, *, committed: bool, but: Collection[tuple[str, str]]) -> list[TopicOffsets]:
+def _topics(group: GroupOffsets, *, committed: bool, but: Collection[GroupOnTopic]) -> list[TopicOffsets]:
     filtered = [
         TopicOffsets.of(offsets.topic, (row for row in offsets if (row.offset != NO_OFFSET) is committed))
         for offsets in group.topics
-        if (group.group, offsets.topic) not in but
+        if GroupOnTopic(group=group.group, topic=offsets.topic) not in but
     ]
     return [offsets for offsets in filtered if len(offsets)]

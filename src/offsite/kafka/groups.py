@@ -72,6 +72,8 @@ _NOT_SET = (
     "set no positions of share groups, as Kafka 4.1 does not: upgrade the cluster to 4.2, or let the group begin at "
     "the first record, with share.auto.offset.reset=earliest"
 )
+OTHER_POSITION = "OTHER_POSITION"
+"""The error of a share group that was changed, and whose positions are not as they were set."""
 _OTHER_POSITION = (
     "after its positions were set, brokers tell other ones, or none, as they do where they cannot read them: run the "
     "same command again"
@@ -261,8 +263,9 @@ class GroupClient:
             for name, answer in answers.items()
             if not answer.codes and not _positions_of(groups[name]) <= _positions_of(answer)
         ]
-        message = (self._why_not_set() or _OTHER_POSITION) if unset else ""
-        return (*failed, *_unread_positions(answers, groups), *_all_failed(unset, "NOT_SET", message))
+        why = self._why_not_set() if unset else ""
+        not_set = _all_failed(unset, "NOT_SET" if why else OTHER_POSITION, why or _OTHER_POSITION)
+        return (*failed, *_unread_positions(answers, groups), *not_set)
 
     def _delete_positions(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Delete all positions of share groups on the topics of `groups`, and read them again."""
@@ -270,7 +273,7 @@ class GroupClient:
         answers = self._read_again(groups, failed)
         remaining = [name for name, answer in answers.items() if _has_position(answer, groups[name])]
         there = {name: answer for name, answer in answers.items() if answer.error_code != _NO_SUCH_GROUP}
-        return (*failed, *_unread_positions(there, groups), *_all_failed(remaining, "NOT_REMOVED", _NOT_REMOVED))
+        return (*failed, *_unread_positions(there, groups), *_all_failed(remaining, OTHER_POSITION, _NOT_REMOVED))
 
     def _read_again(self, groups: GroupTable, failed: Iterable[GroupFailure]) -> Mapping[str, GroupAnswer]:
         """The positions of `groups` after a change, except those of `failed` groups."""

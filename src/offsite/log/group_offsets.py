@@ -118,6 +118,14 @@ class GroupOffsets:
         return sum(map(len, self.topics))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOnTopic:
+    """A group, and one of its topics."""
+
+    group: str
+    topic: str
+
+
 GroupTable = Mapping[str, GroupOffsets]
 """Groups by name."""
 

@@ -109,8 +109,11 @@ class Catalog:
 
     log: CommitLog
 
-    def state(self, *, upto: int | None = None) -> BackupState:
-        """The state after commit `upto`, or after the newest commit. Raises `DamagedCommit`, `FormatTooNew`."""
+    def state(self, *, upto: int | None = None, near: BackupState | None = None) -> BackupState:
+        """The state after commit `upto`, or after the newest commit. `near`: a state of this log, to begin with if
+        commit `upto` is one of the few commits after it. Raises `DamagedCommit`, `FormatTooNew`."""
+        if near is not None and upto is not None and 0 < upto - near.seq <= COMMITS_PER_CATALOG:
+            return fold(near, self.log.read_known(after=near.seq, upto=upto))
         base = self._newest(upto)
         return fold(base.state, base.following)
 

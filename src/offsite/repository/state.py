@@ -263,6 +263,11 @@ class BackupState:
         """The live incarnations: the latest of each topic, unless known to be deleted."""
         return frozenset(shape.incarnation for shape in self.latest_shapes().values() if not shape.is_deleted)
 
+    def is_live(self, incarnation: TopicIncarnation) -> bool:
+        """Whether `incarnation` is one of `live_incarnations`, which are many where one is asked for."""
+        shape = self.topics.get(incarnation)
+        return shape is not None and not shape.is_deleted and self.incarnation(incarnation.topic) == incarnation
+
     def all_segments(self) -> Iterator[Segment]:
         """Every live segment, by partition in sorted order, then by offset."""
         for partition_id in sorted(self.segments):

@@ -168,7 +168,8 @@ def unrequested_share_groups(
         return ""
     return (
         f"{amount(len(names), 'share group')} not requested ({named(names, most=_NAMED_MAX)}): a share group without "
-        "positions begins at the end, and restored records are never delivered to it; add --groups all"
+        "positions begins at the end, unless its settings on the target say otherwise, and then restored records are "
+        "never delivered to it; add --groups all"
     )
 
 

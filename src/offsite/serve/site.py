@@ -128,10 +128,10 @@ class _CachedCatalog(Catalog):
     def sound_state(self) -> BackupState:
         return self.states.newest(self)
 
-    def state(self, *, upto: int | None = None) -> BackupState:
+    def state(self, *, upto: int | None = None, near: BackupState | None = None) -> BackupState:
         if upto is None:
             return Catalog.state(self)
-        return self.states.earlier(self.log.layout.backup, upto, lambda: Catalog.state(self, upto=upto))
+        return self.states.earlier(self.log.layout.backup, upto, lambda: Catalog.state(self, upto=upto, near=near))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,24 @@ def test_what_was_set_is_undone(kafka: Shared, site: Groups) -> None:
     assert back == moved
 
 
+def test_positions_on_a_topic_without_any_before_are_removed_by_an_undo(kafka: Shared, site: Groups) -> None:
+    if not kafka.sets_positions:
+        pytest.skip("they cannot be set")
+    of = work(site)
+    site.back_up(of.topic)
+    groups, target = site.target.admin.groups, f"{of.topic}-back"
+    result = restored(site, of, target=target, offsets="auto")
+    assert result.groups is not None
+    assert (result.groups.complete, result.groups.untold) == (True, ())
+    (listed,) = [listed for listed in groups.list() if listed.group == of.group]
+    assert {topic.topic for topic in groups.offsets([listed]).groups[of.group].topics} == {of.topic, target}
+    undone = undo_groups(site.site.backup, site.target.admin, find_change(site.site.backup, site.target.admin, None))
+    assert (undone.complete, undone.offsets_put_back, undone.offsets_removed) == (True, 0, 1)
+    positions = {topic.topic: topic.by_partition() for topic in groups.offsets([listed]).groups[of.group].topics}
+    assert positions.get(target, {0: -1}) == {0: -1}
+    assert positions[of.topic][0] >= 0
+
+
 def test_a_group_that_had_acknowledged_nothing_is_named(kafka: Shared, site: Groups) -> None:
     """Its member had joined, and was given nothing: where it began is in the memory of a broker alone."""
     topic, group = site.source.make_topic(partitions=2), new_group()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from offsite.cli.commands.groups import render_applied
+from offsite.cli.commands.groups import _render_plan, render_applied
+from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.report import report_groups, show_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups, restore_groups
@@ -138,6 +139,28 @@ def test_a_group_with_members_is_left_alone_and_told_of(site: Site) -> None:
     (failure,) = result.failed
     assert (failure.group, failure.message) == ("readers", "it has active members: stop them first")
     assert result.groups == 0
+
+
+def test_numbers_of_a_result_leave_out_groups_that_were_refused(site: Site) -> None:
+    """An offset of a group with members was "outside the log, and set to the nearest end of the log"."""
+    backed_up(site)
+    site.source.commit_group("ahead", "orders", [9, 9])
+    site.back_up()
+    restore = site.restore().restore
+    site.target.commit_group("ahead", "orders", [0, 1], state="Stable")
+    result = applied(site, restore=restore, clamp=True)
+    assert [failure.group for failure in result.failed] == ["ahead"]
+    assert (result.groups, result.offsets_set, result.unchanged, result.clamped, result.reads_again) == (1, 2, 0, 0, ())
+    assert "warning" not in shown(render_applied(result))
+
+
+def test_a_plan_says_why_a_group_is_refused(site: Site) -> None:
+    """It said that offsets are refused, and `apply` why."""
+    backed_up(site)
+    refused = RefusedOffset(group="readers", topic="orders", partition=0, offset=3, why="1 unread offset is missing")
+    plan = planned(site, restore=site.restore().restore)
+    report = report_groups(replace(plan, plan=replace(plan.plan, refused=(refused,))))
+    assert "  NOT SET: readers: at 3 of orders/0: 1 unread offset is missing\n" in shown(_render_plan(report))
 
 
 def test_what_was_there_is_put_back(site: Site) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,8 @@ from offsite.log.range import TopicIncarnation
 from offsite.model.selection import ALL_GROUPS, GroupPatterns
 from offsite.points.restore_point import PointRequest
 from offsite.repository.backup import Backup
-from offsite.repository.commit import CommitChanges, TopicShape
+from offsite.repository.commit import CommitChanges, StoredCommit, TopicShape
+from offsite.repository.commit_log import CommitLog
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.backups import SELECTION
@@ -142,6 +144,27 @@ def test_each_topic_has_the_groups_of_the_newest_commit_that_had_it(steps: list[
         for (group, of), since in gone.items():
             taken = groups_as_of(world.backup, request, patterns=GroupPatterns(include=(group,)))
             assert _pairs(taken)[group, of] == world.tables[since - 2][group, of]
+
+
+def test_the_commits_of_a_backup_with_many_deleted_topics_are_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each deleted topic read all commits since the catalog before it: 400 of them took 14 seconds."""
+    reads = 0
+    decoded = CommitLog._decoded
+
+    def counting(log: CommitLog, key: str, data: bytes) -> StoredCommit:
+        nonlocal reads
+        reads += 1
+        return decoded(log, key, data)
+
+    with tempfile.TemporaryDirectory() as folder:
+        repository, count = Repository.init(open_store(folder)), 40
+        world = World(backup=repository.create_backup("b", cluster_id="cluster", selection=SELECTION))
+        for number in range(count):
+            world.step({f"t{number}": "make", f"t{number - 1}": "delete"}, {("billing", f"t{number}"): number})
+        monkeypatch.setattr(CommitLog, "_decoded", counting)
+        as_of = groups_as_of(world.backup, PointRequest(commit=count))
+    assert {of.topic: offset for (_, of), offset in _pairs(as_of).items()} == {f"t{n}": n for n in range(count)}
+    assert reads < 5 * count
 
 
 def test_a_topic_that_is_made_again_has_no_offsets_of_the_one_before() -> None:

@@ -20,7 +20,7 @@ from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka import groups as groups_module
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.protocol.request import Api
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupOnTopic, TopicOffsets
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
 from offsite.model.selection import ALL_GROUPS, parse_groups
@@ -139,7 +139,7 @@ def test_positions_are_backed_up_with_the_reset_and_restored_with_the_topic(site
     assert dict(foreseen["workers"].share_positions[0].positions) == {0: 1, 1: 2}
     assert (foreseen["readers"].verdict, foreseen["readers"].share_positions) == ("goes on", ())
     text = "\n".join(map(str, render_outlook(plan.outlook, backup="nightly")))
-    assert "1 deliver again what was in flight" in text
+    assert "groups: 2 in all: 1 continues where it was, 1 delivers again what was in flight\n" in text
     assert "types: 1 classic, 1 share" in text
     result = site.restore(groups=["all"])
     assert result.groups is not None
@@ -184,11 +184,11 @@ def test_an_undo_removes_no_positions_where_brokers_may_have_failed_to_read_the_
     unknown = "UNKNOWN BEFORE: workers on jobs: brokers tell no position in some partitions"
     assert unknown in shown(_render_plan(report_groups(planned)))
     applied = apply_groups(planned, site.target.admin)
-    assert applied.untold == (("workers", "jobs"),)
+    assert applied.untold == (GroupOnTopic(group="workers", topic="jobs"),)
     assert unknown in shown(render_applied(applied))
     undone = undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, None))
     assert site.target.committed("workers", "jobs") == {0: 3, 1: 2}
-    assert (undone.failed, undone.untold, undone.complete) == ((), (("workers", "jobs"),), False)
+    assert (undone.failed, undone.untold, undone.complete) == ((), applied.untold, False)
     text = shown(_render_undone(undone))
     assert "1 group is back to the state before" in text  # the readers
     assert "NOT REMOVED: workers on jobs" in text
@@ -224,7 +224,7 @@ def test_positions_are_read_again_after_they_are_set(site: Site, monkeypatch: py
     site.target.sets_positions = False
     applied = apply_groups(planned, site.target.admin)
     (failure,) = applied.failed
-    assert (failure.group, failure.error) == ("workers", "NOT_SET")
+    assert (failure.group, failure.error) == ("workers", "OTHER_POSITION")
     text = "\n".join(map(str, render_applied(applied)))
     assert "  types: 1 classic\n" in text  # those that are set
 
@@ -237,8 +237,10 @@ def test_positions_that_brokers_cannot_read_after_they_were_set_are_no_fault_of_
     site.restore()
     planned = prepare_groups(site.backup, site.target.admin, GroupsRequest(groups=parse_groups(["workers"])))
     monkeypatch.setattr(GroupClient, "_change", lambda *_: ())
-    (failure,) = apply_groups(planned, site.target.admin).failed
+    applied = apply_groups(planned, site.target.admin)
+    (failure,) = applied.failed
     assert failure.message.startswith("after its positions were set, brokers tell other ones, or none")
+    assert "group workers may not be as planned: after its positions were set" in shown(render_applied(applied))
 
 
 def test_an_older_cluster_is_told_by_the_name_of_the_request(site: Site) -> None:
@@ -367,6 +369,16 @@ def test_positions_stay_while_a_broker_of_an_earlier_release_answers(
     assert show_groups(site.backup, groups=ALL_GROUPS).gone == ()
 
 
+def test_a_backup_counts_positions_apart_from_committed_offsets(site: Site) -> None:
+    """A partition without a position was a committed offset."""
+    backed_up(site, 1, -1)
+    site.source.write("jobs", [b"d"])
+    result = site.back_up()
+    assert result.groups is not None
+    assert (result.groups.groups, result.groups.offsets, result.groups.positions) == (2, 2, 1)
+    assert "2 groups with 2 committed offsets and 1 position of share groups, as before" in shown(render_result(result))
+
+
 def test_a_position_that_could_never_be_read_is_none(site: Site) -> None:
     site.source.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
     backed_up(site, 1, 2, is_complete=False)
@@ -385,9 +397,13 @@ def test_a_group_of_the_target_whose_positions_are_read_in_part_is_left_alone(si
     positions = {TopicPartition(topic="jobs", partition=number): 3 for number in range(2)}
     site.target.groups["workers"] = FakeGroup(kind="share", offsets=dict(positions))
     site.target.failing[UNREADABLE] = UNKNOWN_SERVER_ERROR
-    applied = apply_groups(prepare_groups(site.backup, site.target.admin, GroupsRequest()), site.target.admin)
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest())
+    why = "reading its position in jobs/1: UNKNOWN_SERVER_ERROR"
+    assert f"  group workers will not be changed: {why}\n" in shown(_render_plan(report_groups(planned)))
+    applied = apply_groups(planned, site.target.admin)
     (failure,) = applied.failed
-    assert (failure.group, failure.partitions) == ("workers", (UNREADABLE[1],))
+    assert (failure.group, failure.partitions) == ("workers", ())
+    assert f"  group workers was not changed: {why}\n" in shown(render_applied(applied))
     assert site.target.groups["workers"].offsets == positions
     assert applied.share_positions == ()
 

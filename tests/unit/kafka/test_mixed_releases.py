@@ -120,6 +120,6 @@ def test_positions_count_as_removed_when_they_are_read_and_are_gone() -> None:
     """The answer of the request alone was believed."""
     groups = {"workers": SHARE_GROUP}
     (failure,) = client_of(Brokers([SHARE], told(40))).delete(groups)
-    assert (failure.error, failure.kind) == ("NOT_REMOVED", "share")
+    assert (failure.error, failure.kind) == ("OTHER_POSITION", "share")
     for gone in (told(-1), GroupAnswer(error_code=0), GroupAnswer(error_code=69)):
         assert client_of(Brokers([SHARE], gone)).delete(groups) == ()

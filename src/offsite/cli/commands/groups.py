@@ -29,11 +29,13 @@ from offsite.model.names import amount
 from offsite.model.selection import parse_groups, split_all
 
 if TYPE_CHECKING:
+    from offsite.groups.missing_records import RefusedOffset
     from offsite.groups.report import GroupPlanReport, ShownGroups
     from offsite.groups.run import AppliedGroups, PlannedGroups
     from offsite.groups.undo import UndoneGroups
     from offsite.kafka.cluster import Cluster
     from offsite.kafka.groups import GroupFailure
+    from offsite.log.group_offsets import GroupOnTopic
 
 app = typer.Typer(help="Set consumer groups to their offsets in a backup.", no_args_is_help=True)
 
@@ -41,6 +43,16 @@ _NAMED_MAX = 12
 """Groups named in a line."""
 ROWS_SHOWN = 200
 """Rows of a table for people; `-o json` has all."""
+_HOW = {
+    "gap": "next record",
+    "below": "before the log: first record",
+    "above": "beyond the log: end",
+    "missing": "no such partition",
+    "refused": "refused, see below",
+    "behind": "next record: some were lost at the source",
+    "start": "first record",
+}
+"""The words of `translation.MATCHES` that do not speak for themselves."""
 
 Groups = Annotated[
     list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].", callback=split_all)
@@ -225,7 +237,8 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     for group, offset in rows[:ROWS_SHOWN]:
         name = f"{group.group} (active)" if group.active else group.group
         offsets = (_offset(offset.source), _offset(offset.current), _offset(offset.new))
-        table.add_row(name, group.kind or "-", offset.target, str(offset.partition), *offsets, offset.how)
+        how = _HOW.get(offset.how, offset.how)
+        table.add_row(name, group.kind or "-", offset.target, str(offset.partition), *offsets, how)
     yield table
     yield from _render_rest(len(rows))
     for topic in report.absent_topics:
@@ -233,9 +246,10 @@ def _render_plan(report: GroupPlanReport) -> Iterator[Line]:
     yield from render_share_positions(report.share_positions)
     yield from render_reads_again(report.reads_again)
     yield from _render_untold(report.untold)
+    yield from _render_refused(report.refused)
     yield from remark_lines(report.notes)
     yield from render_gone(report.gone)
-    yield from _render_failed(report.failed)
+    yield from (f"  group {failure.group} will not be changed: {failure.message}" for failure in report.failed)
     counts = report.counts
     yield (
         f"{amount(len(report.groups), 'group')} of backup {report.backup} as of commit {report.commit} "
@@ -261,26 +275,22 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
     yield from render_share_positions(result.share_positions)
     yield from render_reads_again(result.reads_again)
     yield from _render_untold(result.untold)
-    for refused in result.refused[:ROWS_SHOWN]:
-        where = f"{refused.topic}/{refused.partition}"
-        yield f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}"
+    yield from _render_refused(result.refused)
     if result.refused:
-        names = ",".join(sorted({refused.group for refused in result.refused})[:_NAMED_MAX])
+        groups = sorted({refused.group for refused in result.refused})
+        names, they, them = ",".join(groups[:_NAMED_MAX]), *(("they", "them") if len(groups) > 1 else ("it", "it"))
         restore = f" --restore {result.restore}" if result.restore else ""
         yield (
-            f"  do not start {names} before you decide: it would skip or repeat work. To set it anyway: offsite groups "
-            f"apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
+            f"  do not start {names} before you decide: {they} would skip or repeat work. To set {them} anyway: "
+            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
         )
     if result.behind:
         yield (
             f"  {amount(result.behind, 'offset points', 'offsets point')} to records that the source had deleted: "
             "their groups continue at the next record"
         )
-    if result.clamped:
-        yield (
-            f"  warning: {amount(result.clamped, 'offset was', 'offsets were')} outside the log, and set to the "
-            "nearest end of the log"
-        )
+    if early := result.clamped - len(result.reads_again):
+        yield f"  warning: {amount(early, 'offset was', 'offsets were')} before the log, and set to its first record"
     if result.missing:
         yield f"  {amount(result.missing, 'offset has', 'offsets have')} no partition on the cluster: left out"
     for topic in result.absent_topics:
@@ -298,22 +308,34 @@ def _render_undone(result: UndoneGroups) -> Iterator[Line]:
         f"{amount(result.groups, 'group is', 'groups are')} back to the state before change {result.change}: "
         f"{amount(result.offsets_put_back, 'offset')} set back, {result.offsets_removed:,} removed"
     )
-    for group, topic in result.untold[:ROWS_SHOWN]:
+    for kept in result.untold[:ROWS_SHOWN]:
         yield (
-            f"  NOT REMOVED: {group} on {topic}: before the change, brokers told no position in some partitions, as "
-            "they do where they cannot read one: the new positions stay. To remove all of them, after which the group "
-            "begins where share.auto.offset.reset says: kafka-share-groups.sh --delete-offsets "
-            f"--group {shlex.quote(group)} --topic {topic}"
+            f"  NOT REMOVED: {kept.group} on {kept.topic}: before the change, brokers told no position in some "
+            "partitions, as they do where they cannot read one: the new positions stay. To remove all of them, after "
+            "which the group begins where share.auto.offset.reset says: kafka-share-groups.sh --delete-offsets "
+            f"--group {shlex.quote(kept.group)} --topic {kept.topic}"
         )
     yield from _render_failed(result.failed)
 
 
-def _render_untold(untold: Sequence[tuple[str, str]]) -> Iterator[Line]:
+def _render_refused(refused: Sequence[RefusedOffset]) -> Iterator[Line]:
+    """Show why groups are not set."""
+    yield from first_lines(
+        refused,
+        lambda offset: (
+            f"  NOT SET: {offset.group}: at {offset.offset:,} of {offset.topic}/{offset.partition}: {offset.why}"
+        ),
+        most=ROWS_SHOWN,
+        more="  and {:,} more (-o json has all)",
+    )
+
+
+def _render_untold(untold: Sequence[GroupOnTopic]) -> Iterator[Line]:
     """Show which positions an undo cannot put back."""
     yield from first_lines(
         untold,
         lambda where: (
-            f"  UNKNOWN BEFORE: {where[0]} on {where[1]}: brokers tell no position in some partitions, as they "
+            f"  UNKNOWN BEFORE: {where.group} on {where.topic}: brokers tell no position in some partitions, as they "
             "do where they cannot read one: an undo will leave the new positions"
         ),
         most=_NAMED_MAX,
@@ -322,8 +344,11 @@ def _render_untold(untold: Sequence[tuple[str, str]]) -> Iterator[Line]:
 
 
 def _render_failed(failed: Sequence[GroupFailure]) -> Iterator[Line]:
+    from offsite.kafka.groups import OTHER_POSITION
+
     for failure in failed:
-        outcome = "may not be as planned" if failure.partitions else "was not changed"
+        is_unknown = failure.partitions or failure.error == OTHER_POSITION
+        outcome = "may not be as planned" if is_unknown else "was not changed"
         yield f"  group {failure.group} {outcome}: {failure.message}"
 
 

@@ -93,12 +93,13 @@ def _render_troubles(result: BackupResult) -> Iterator[Line]:
 def _render_groups(saved: SavedGroups) -> Iterator[Line]:
     if saved.groups:
         since = "" if saved.changed else ", as before"
-        yield f"  {amount(saved.groups, 'group')} with {amount(saved.offsets, 'committed offset')}{since}"
+        positions = f" and {amount(saved.positions, 'position')} of share groups" if saved.positions else ""
+        yield f"  {amount(saved.groups, 'group')} with {amount(saved.offsets, 'committed offset')}{positions}{since}"
     if saved.note:
         yield f"  note: {saved.note}"
     for failure in saved.failed:
-        how = "read only in part" if failure.partitions else "not read"
-        yield f"  group {failure.group} was {how}: {failure.message}"
+        how, kept = ("read only in part", "positions there") if failure.partitions else ("not read", "offsets")
+        yield f"  group {failure.group} was {how}: {failure.message}; the backup keeps its earlier {kept}, if any"
 
 
 class OutageLines:

@@ -39,16 +39,16 @@ _GROUPS_MAX = 12
 _PARTITIONS_MAX = 12
 """Partitions shown for a topic; the JSON has all."""
 _VERDICTS = {
-    "goes on": "continue where they were",
-    "delivers again": "deliver again what was in flight",
-    "reads again": "read some records again",
-    "lost at the source": "had already lost records at the source",
-    "no position": "have no position in some partitions",
-    "in part": "are set in part",
-    "cannot go on": "CANNOT CONTINUE",
-    "not set": "will not be set",
+    "goes on": ("continues where it was", "continue where they were"),
+    "delivers again": ("delivers again what was in flight", "deliver again what was in flight"),
+    "reads again": ("reads some records again", "read some records again"),
+    "lost at the source": ("had already lost records at the source", "had already lost records at the source"),
+    "no position": ("has no position in some partitions", "have no position in some partitions"),
+    "in part": ("is set in part", "are set in part"),
+    "cannot go on": ("CANNOT CONTINUE", "CANNOT CONTINUE"),
+    "not set": ("will not be set", "will not be set"),
 }
-"""By the words of `Verdict`: the effect on groups."""
+"""By the words of `GroupVerdict`: the effect on one group, and on several."""
 
 
 def _render_cuts(cuts: Sequence[CutReport]) -> Iterator[Line]:
@@ -145,11 +145,11 @@ def _render_expected(count: int) -> Iterator[Line]:
 
 def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
     """Show how many groups continue at their offsets, and the effect on each remaining group."""
-    counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
+    counts = [amount(count, *_VERDICTS[kind]) for kind in _VERDICTS if (count := outlook.verdicts.get(kind, 0))]
     all_told = (
         f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "no group has read the restored topics"
     )
-    yield f"  consumer groups: {all_told}"
+    yield f"  groups: {all_told}"
     if outlook.groups:
         yield f"    types: {render_kinds(group.kind for group in outlook.groups)}"
     worst_first = list(reversed(_VERDICTS))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from offsite.log.group_offsets import GroupTable
+from offsite.log.group_offsets import GroupOnTopic, GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.untrusted.json_codec import Spare
 from offsite.repository.json_form import FORMAT, StoredForm, encode_object
@@ -32,7 +32,7 @@ class GroupChange:
     commit: int
     created_at_ms: int
     before_hash: str = ""
-    untold: Spare[tuple[tuple[str, str], ...]] = ()
+    untold: Spare[tuple[GroupOnTopic, ...]] = ()
 
 
 _CHANGE = StoredForm(GroupChange)
