@@ -15,8 +15,19 @@ from offsite.kafka.groups import FetchedGroups
 from offsite.kafka.protocol.configs import CLIENT_METRICS, GROUP
 from offsite.kafka.settings import FOLLOWING_S, SettingsClient
 from offsite.model.cluster_settings import BROKERS, GROUPS, ClusterSettings, ResourceConfigs
-from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer, OffsiteError
+from offsite.model.errors import (
+    DamagedObject,
+    FormatTooNew,
+    KafkaNotAuthorized,
+    KafkaProtocolError,
+    KafkaUnavailable,
+    NoAuthorizer,
+    OffsiteError,
+)
 from offsite.model.names import amount, named
+from offsite.repository.snapshots.named_object import get_cluster_snapshot
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
 
 T = TypeVar("T")
 
@@ -31,11 +42,24 @@ _LINES_MAX = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSettings:
     """The settings that could be read from the cluster. `not_read` names every part that could not be read, with the
-    reason; the same part is None in `settings`. A cluster without an authorizer keeps no ACLs."""
+    reason; the same part is None in `settings`. A cluster without an authorizer keeps no ACLs. `unread`: kind and name
+    of resources whose settings could not be read; an empty name is the whole kind."""
 
     settings: ClusterSettings
     not_read: tuple[str, ...]
     has_authorizer: bool
+    unread: frozenset[tuple[str, str]] = frozenset()
+
+    def known(self, store: Store, base: BackupState) -> ClusterSettings:
+        """The settings, with those of groups and brokers that the commit before has where they could not be read."""
+        if not self.unread or base.metadata is None:
+            return self.settings
+        try:
+            former = get_cluster_snapshot(store, base.metadata).configs
+        except (DamagedObject, FormatTooNew):
+            return self.settings
+        kept = [of for of in former if {(of.kind, ""), (of.kind, of.name)} & self.unread]
+        return replace(self.settings, configs=tuple(sorted((*self.settings.configs, *kept))))
 
 
 def read_cluster_settings(client: SettingsClient) -> ObservedSettings:
@@ -61,15 +85,17 @@ def with_not_carried(
     including the groups of `groups` whose kinds no restore brings back."""
     not_carried = list(_groups(groups))
     subject, of_brokers = "dynamic settings of brokers", partial(client.dynamic_broker_settings, max_age_s=FOLLOWING_S)
-    brokers = _read(subject, of_brokers, not_carried, passed_over=_UNREAD) or {}
-    not_carried += _brokers(brokers)
+    brokers = _read(subject, of_brokers, not_carried, passed_over=_UNREAD)
+    not_carried += _brokers(brokers or {})
     subject = "groups and metrics of clients that have settings"
     of_groups = partial(client.configured, max_age_s=FOLLOWING_S)
-    configured = _read(subject, of_groups, not_carried, passed_over=_UNREAD) or {}
-    not_carried += _configured(configured)
-    configs = (*_of_all_brokers(brokers), *_of_groups(configured))
+    configured = _read(subject, of_groups, not_carried, passed_over=_UNREAD)
+    not_carried += _configured(configured or {})
+    configs = (*_of_all_brokers(brokers or {}), *_of_groups(configured or {}))
+    unread = {(GROUPS, name) for name, values in (configured or {}).get(GROUP, {}).items() if values is None}
+    unread |= {(kind, "") for kind, answer in {BROKERS: brokers, GROUPS: configured}.items() if answer is None}
     settings = replace(observed.settings, not_carried=tuple(not_carried), configs=tuple(sorted(configs)))
-    return replace(observed, settings=settings)
+    return replace(observed, settings=settings, unread=frozenset(unread))
 
 
 def read_configs(client: SettingsClient) -> tuple[ResourceConfigs, ...]:

@@ -270,7 +270,7 @@ class PassCommits:
             left_behind=tuple(_left_behind(plan, committable)),
             positions=committable.positions,
             topics=plan.source.shapes,
-            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
+            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.known(self._backup.store, base)),
         )
 
 

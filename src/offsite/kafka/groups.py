@@ -315,8 +315,8 @@ class GroupClient:
         return through_outage(ask, self._clock, limit_s=COORDINATOR_MAX_S)
 
     def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, GroupAnswer]:
-        with self._router.lease_any() as connection:
-            version = connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS)
+        versions = self._of_brokers(lambda _, connection: connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS))
+        version = min(versions.values())  # any broker may coordinate a group, and hangs up on a version that it lacks
         request = partial(fetch_offsets_request, stable=stable, version=version)
         per_request = FETCH_GROUPS_MAX if version >= MANY_GROUPS_VERSION else 1
         return self._coordinators.ask(groups, request, per_request=per_request)

@@ -79,6 +79,21 @@ def test_what_could_not_be_asked_is_told(rich: Site) -> None:
     assert told[0].startswith("dynamic settings of brokers could not be read: ")
 
 
+def test_settings_that_cannot_be_read_stay_as_the_commit_before_has_them(rich: Site) -> None:
+    """A failure that passed left the newest commit without them, and a restore set none."""
+    rich.back_up("orders")
+    kept = ["all brokers: log.cleaner.threads not set → 1", "group payers: consumer.session.timeout.ms not set → 50000"]
+    assert list(map(str, rich.plan_restore().metadata.configs)) == kept
+    rich.source.forbidden = {THE_CLUSTER: {DESCRIBE_CONFIGS}, "payers": {DESCRIBE_CONFIGS}}
+    result = rich.back_up()
+    assert [line for line in result.not_carried if line.startswith("dynamic settings of brokers could not be read")]
+    assert list(map(str, rich.plan_restore().metadata.configs)) == kept
+    rich.source.forbidden = {}
+    rich.source.configured[GROUP] = []
+    rich.back_up()
+    assert list(map(str, rich.plan_restore().metadata.configs)) == kept[:1]
+
+
 class Silent:
     asked = 0
 

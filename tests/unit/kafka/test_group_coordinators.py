@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,9 @@ class FakeRouter:
         self.asked: list[tuple[int, tuple[str, ...]]] = []
         self.finds = 0
         self.open = 0
+
+    def metadata(self, _topics: object) -> SimpleNamespace:
+        return SimpleNamespace(brokers={1: None})
 
     @contextmanager
     def lease_any(self) -> Iterator[AnyConnection]:
@@ -80,6 +84,9 @@ class FakeConnection:
     def __init__(self, router: FakeRouter, node_id: int) -> None:
         self.router = router
         self.node_id = node_id
+
+    def highest_version(self, _api: Api, _lowest: int, highest: int) -> int:
+        return highest
 
     def post(self, request: Request[Mapping[str, GroupAnswer]]) -> None:
         pass

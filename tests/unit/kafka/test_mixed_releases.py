@@ -60,8 +60,8 @@ class Connection:
     def has_version(self, api: int, version: int) -> bool:
         return version <= self.versions.get(api, -1)
 
-    def highest_version(self, _api: int, _lowest: int, highest: int) -> int:
-        return highest
+    def highest_version(self, api: int, _lowest: int, highest: int) -> int:
+        return min(highest, self.versions.get(api, highest))
 
     def call(self, request: Request[Any]) -> Any:
         if request.api is Api.LIST_GROUPS:
@@ -72,6 +72,8 @@ class Connection:
         return
 
     def collect(self, request: Request[Any]) -> Mapping[str, GroupAnswer]:
+        if request.api is Api.OFFSET_FETCH and request.version > self.versions.get(Api.OFFSET_FETCH, request.version):
+            raise KafkaUnreachable("the broker hangs up on a version that it does not have")
         if request.api is not Api.DESCRIBE_SHARE_GROUP_OFFSETS:
             return {"workers": GroupAnswer(error_code=0)}
         positions = self.brokers.positions
@@ -104,6 +106,13 @@ def test_the_oldest_broker_counts(releases: Sequence[Mapping[int, int]]) -> None
 
 def test_nothing_is_said_where_all_brokers_convert_the_group() -> None:
     assert streams_warnings([STREAMS_GROUP], client_of(Brokers([KAFKA_4_3, KAFKA_4_3]))) == ()
+
+
+def test_offsets_are_requested_in_a_version_that_each_coordinator_has() -> None:
+    """Brokers before 3.0 hung up for a minute, and the run failed, where a newer one had told its versions."""
+    client = client_of(Brokers([{Api.OFFSET_FETCH: 7}, {Api.OFFSET_FETCH: 8}]))
+    fetched = client.offsets([ListedGroup(group="workers", kind="classic", state="Empty")])
+    assert (list(fetched.groups), fetched.failed) == (["workers"], ())
 
 
 def test_brokers_that_set_no_positions_are_named() -> None:

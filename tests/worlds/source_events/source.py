@@ -202,10 +202,10 @@ class SimSource:
     def scram_users(self) -> tuple[ScramUser, ...]:
         return ()
 
-    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
+    def dynamic_broker_settings(self, *, max_age_s: float) -> Mapping[str, Sequence[str]]:
         return {}
 
-    def configured(self) -> Mapping[int, Sequence[str]]:
+    def configured(self, *, max_age_s: float) -> Mapping[int, Sequence[str]]:
         return {}
 
     def read(self, task: ReadTask) -> Iterator[Item]:
