@@ -26,6 +26,7 @@ from offsite.model.errors import (
     KafkaUnavailable,
     OffsiteError,
 )
+from tests.certificates import make_certificates
 from tests.conftest import SecureBroker
 from tests.integration.kafka.cluster import Cluster
 from tests.java_stores import PASSWORD, store_of, trust_store
@@ -152,6 +153,16 @@ def test_logging_in_where_nobody_asks_says_so(secure_broker: SecureBroker) -> No
 def test_an_unknown_authority_is_an_authentication_error(secure_broker: SecureBroker) -> None:
     with pytest.raises(KafkaAuthenticationFailed, match="certificate is not accepted"):
         ask(config(secure_broker, "SSL"))
+
+
+def test_a_certificate_of_an_authority_that_the_broker_does_not_know_is_denied(
+    secure_broker: SecureBroker, tmp_path: Path
+) -> None:
+    stranger = make_certificates(tmp_path)
+    identity = {"ssl__keystore__location": str(stranger.client_store)}
+    with pytest.raises(KafkaAuthenticationFailed, match="refuses the certificate of this client") as caught:
+        ask(config(secure_broker, "SSL", **trusting(secure_broker), **identity))
+    assert "ssl.keystore.location" in caught.value.hint
 
 
 def test_a_certificate_for_another_host_is_accepted_only_without_the_check(secure_broker: SecureBroker) -> None:

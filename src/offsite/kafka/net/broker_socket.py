@@ -80,10 +80,28 @@ def wrap_tls(plain: socket.socket, tls: TlsConfig, address: BrokerAddress) -> ss
             hint="check ssl.truststore.location and that the certificate names this host",
         ) from error
     except (ssl.SSLError, ConnectionError) as error:
+        if refusal := certificate_refusal(error, address):
+            raise refusal from error
         raise KafkaUnreachable(
             f"{address}: the TLS handshake failed: {error}",
             hint="if this listener is plaintext, use security.protocol=PLAINTEXT or SASL_PLAINTEXT",
         ) from error
+
+
+_CERTIFICATE_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+
+
+def certificate_refusal(error: OSError | None, address: BrokerAddress) -> KafkaAuthenticationFailed | None:
+    """The error for a broker that said by an alert of TLS that it does not take this client's certificate; None for all
+    other errors. In TLS 1.3 the alert comes after the handshake, with the first answer."""
+    reason = getattr(error, "reason", None) or ""
+    if "_ALERT_" not in reason or not any(part in reason for part in _CERTIFICATE_ALERTS):
+        return None
+    alert = reason.partition("_ALERT_")[2].lower().replace("_", " ")
+    return KafkaAuthenticationFailed(
+        f"{address} refuses the certificate of this client, or misses one: {alert}",
+        hint="check ssl.keystore.location: the brokers have to trust the authority of its certificate",
+    )
 
 
 @lru_cache(maxsize=8)  # one per cluster of a process; a new context reads the whole trust store

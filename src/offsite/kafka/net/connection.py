@@ -27,6 +27,7 @@ from offsite.kafka.net.broker_socket import (
     TIMEOUT_HINT,
     ReadAhead,
     ReceiveBuffer,
+    certificate_refusal,
     connected_socket,
 )
 from offsite.kafka.protocol.broker_errors import error_name
@@ -34,6 +35,7 @@ from offsite.kafka.protocol.request import Api, Request, api_name, release_of, r
 from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
 from offsite.model.clock import Wait
 from offsite.model.errors import (
+    KafkaAuthenticationFailed,
     KafkaProtocolError,
     KafkaTimeout,
     KafkaTooOld,
@@ -323,8 +325,21 @@ class Connection:
             hint="this Kafka is newer than this version of offsite supports: upgrade offsite",
         )
 
-    def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
+    def _alert(self) -> OSError | None:
+        """What the broker said before it hung up, where a write has failed: the alert of TLS is still to be read."""
+        try:
+            self._sock.setblocking(False)
+            self._sock.recv(1)
+        except OSError as alert:
+            return alert
+        return None
+
+    def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable | KafkaAuthenticationFailed:
+        alert = None if self._welcome or self._gathers else self._alert()
+        refusals = [refusal for failure in (error, alert) if (refusal := certificate_refusal(failure, self.address))]
         self.close()
+        if refusals:
+            return refusals[0]
         if isinstance(error, TimeoutError):
             return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=TIMEOUT_HINT)
         hint = "" if self._welcome else "is security.protocol right for this listener?"
