@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -221,7 +222,7 @@ def test_a_profile_is_read_again_by_each_login(aws: Path) -> None:
 
 def test_without_credentials_the_way_to_some_is_named() -> None:
     began_s = time.monotonic()
-    with pytest.raises(KafkaAuthenticationFailed, match="no AWS credentials here") as caught:
+    with pytest.raises(KafkaAuthenticationFailed, match=f"no AWS credentials on {gethostname()}") as caught:
         log_in(MskBroker())
     assert "AWS_PROFILE" in caught.value.hint
     with pytest.raises(KafkaAuthenticationFailed, match="ProfileNotFound"):

@@ -15,6 +15,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint3
 from ctypes.util import find_library
 from functools import lru_cache
 from pathlib import Path
+from socket import gethostname
 from threading import Event, Thread
 
 from offsite.kafka.kerberos_login import MECHANISM, KerberosLogin
@@ -36,8 +37,8 @@ _KDC_LIMIT_S = 15  # enough to pass over one of several KDCs
 _KDC_HINT = "check the KDC, and /etc/krb5.conf"
 _LIBRARY_HINT = "install it: apt-get install libgssapi-krb5-2, or dnf install krb5-libs"
 REFUSED_HINT = (
-    "check principal, keytab or ticket cache, sasl.kerberos.service.name, /etc/krb5.conf and the clock, here and on "
-    "workers; kinit and kvno try the same"
+    "check principal, keytab or ticket cache, sasl.kerberos.service.name, /etc/krb5.conf and the clock there; kinit "
+    "and kvno try the same; workers of a Spark cluster need files of their own"
 )
 
 
@@ -193,8 +194,8 @@ def _within(limit_s: float, call: Callable[[], None]) -> None:
 
 def _failed(why: str) -> OffsiteError:
     if "Cannot contact any KDC" in why:
-        return KafkaUnreachable(f"{MECHANISM}: {why}", hint=_KDC_HINT)
-    return KafkaAuthenticationFailed(f"{MECHANISM} authentication failed: {why}", hint=REFUSED_HINT)
+        return KafkaUnreachable(f"{MECHANISM} on {gethostname()}: {why}", hint=_KDC_HINT)
+    return KafkaAuthenticationFailed(f"{MECHANISM} authentication failed on {gethostname()}: {why}", hint=REFUSED_HINT)
 
 
 def _check_readable(keytab: str) -> None:
@@ -240,7 +241,8 @@ def _library() -> ctypes.CDLL:
             continue
         if library is not None and hasattr(library, "gss_acquire_cred_from"):
             return _declared(library)
-    raise BadKafkaConfig(f"{MECHANISM} needs MIT's Kerberos library, which is not here", hint=_LIBRARY_HINT)
+    why = f"{MECHANISM} needs MIT's Kerberos library, which is not on {gethostname()}"
+    raise BadKafkaConfig(why, hint=_LIBRARY_HINT)
 
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:

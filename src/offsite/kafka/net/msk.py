@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from math import inf
+from socket import gethostname
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -29,8 +30,8 @@ _STS_TIMEOUT_S = 4  # with one more attempt, a wrong login is told within ten se
 _PROGRAM_LIMIT_S = 30.0  # as for the command of a token
 _CREDENTIALS_MAX = 8  # identities of one process
 _CREDENTIALS_HINT = (
-    "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run as a role; workers of a Spark cluster need "
-    "credentials of their own"
+    "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there, or run as a role; workers of a Spark "
+    "cluster need credentials of their own"
 )
 _TOKEN_LIFETIME_S = 900  # what Amazon's own clients ask for
 REFUSED_HINT = "check that this AWS identity may kafka-cluster:Connect to the cluster, and the clock of this machine"
@@ -90,12 +91,12 @@ def _credentials(login: AwsLogin) -> Any:  # noqa: ANN401  (botocore has no type
         raise
     except subprocess.TimeoutExpired as error:
         raise TokenEndpointUnavailable(
-            f"{MECHANISM}: AWS gives no credentials: the program {error.cmd[0]} has not ended within "
-            f"{_PROGRAM_LIMIT_S:g} s",
+            f"{MECHANISM}: AWS gives no credentials on {gethostname()}: the program {error.cmd[0]} has not ended "
+            f"within {_PROGRAM_LIMIT_S:g} s",
             hint="run it yourself: it is the credential_process of the AWS profile, and nobody is there to answer it",
         ) from None
     except Exception as error:  # noqa: BLE001  # whatever a file, a program or a service does to botocore
-        why = f"{MECHANISM}: AWS gives no credentials: {_why(error)}"
+        why = f"{MECHANISM}: AWS gives no credentials on {gethostname()}: {_why(error)}"
         if _may_pass(error):
             raise TokenEndpointUnavailable(why, hint="check the network, and the STS of AWS") from None
         raise KafkaAuthenticationFailed(why, hint=_CREDENTIALS_HINT) from None
@@ -108,7 +109,9 @@ def _source(login: AwsLogin) -> Any:  # noqa: ANN401
     session = _session(login)
     source = session.get_credentials()
     if source is None:
-        raise KafkaAuthenticationFailed(f"{MECHANISM}: there are no AWS credentials here", hint=_CREDENTIALS_HINT)
+        raise KafkaAuthenticationFailed(
+            f"{MECHANISM}: there are no AWS credentials on {gethostname()}", hint=_CREDENTIALS_HINT
+        )
     if login.role_arn:
         source = _of_role(session, login, source)
     if isinstance(source, RefreshableCredentials) and len(_renewing) < _CREDENTIALS_MAX:

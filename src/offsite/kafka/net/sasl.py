@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 from time import monotonic, sleep
 from typing import Any
 
@@ -228,7 +229,9 @@ def _read_file(path: str) -> str:
     try:
         return decode_text(Path(path).read_bytes())
     except OSError as error:
-        raise KafkaAuthenticationFailed(f"cannot read the OAUTHBEARER token file {path}: {error.strerror}") from error
+        raise KafkaAuthenticationFailed(
+            f"cannot read the OAUTHBEARER token file {path} on {gethostname()}: {error.strerror}"
+        ) from error
     except NotUtf8:
         raise KafkaAuthenticationFailed(f"the OAUTHBEARER token file {path} is not UTF-8 text") from None
 
@@ -238,7 +241,7 @@ def _run(command: tuple[str, ...]) -> str:
         completed = subprocess.run(command, check=True, capture_output=True, timeout=_COMMAND_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
-            f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}",
+            f"the OAUTHBEARER token command {command[:1]} failed on {gethostname()}: {type(error).__name__}",
             hint="run the token command yourself",
         ) from None
     return completed.stdout.decode(errors="replace")

@@ -22,7 +22,7 @@ from http import HTTPStatus
 from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPSConnection
 from math import inf
 from pathlib import Path
-from socket import SHUT_RDWR, socket
+from socket import SHUT_RDWR, gethostname, socket
 from ssl import SSLCertVerificationError
 from threading import Event, Lock, Timer
 from typing import Any
@@ -372,7 +372,8 @@ def _read_assertion(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not a text file"
         raise KafkaAuthenticationFailed(
-            f"cannot read the client assertion {path}: {why}", hint="check sasl.oauthbearer.assertion.file"
+            f"cannot read the client assertion {path} on {gethostname()}: {why}",
+            hint="check sasl.oauthbearer.assertion.file",
         ) from error
     if not text:
         raise KafkaAuthenticationFailed(
