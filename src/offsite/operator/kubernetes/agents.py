@@ -58,6 +58,7 @@ REPLICAS_DIFFER = -1
 scaled by hand, or with an unlabelled Secret. So the Deployment is configured again."""
 CLUSTER_FOLDER = "/etc/offsite/cluster"
 CLUSTER_FILE = "client.properties"
+_SECRET_MODE = 0o440  # for the group of the agent (`fsGroup`), where Kubernetes has all users by default
 _SECONDS_TO_END = 45  # an agent commits what it has and lets its lease go within 30 s
 
 
@@ -250,7 +251,8 @@ def _pod_template(named: ResourceReference, agents: DesiredAgents, image: str, l
 
 
 def _pod(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
-    secret = {"secretName": secret_names(agents)[0], "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
+    items = [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]
+    secret = {"secretName": secret_names(agents)[0], "items": items, "defaultMode": _SECRET_MODE}
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

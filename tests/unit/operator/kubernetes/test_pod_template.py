@@ -455,10 +455,12 @@ def test_a_patch_makes_one_state_of_another() -> None:
     assert found == after
 
 
-def test_the_template_of_the_how_to_is_taken() -> None:
+def test_the_templates_of_the_how_to_are_taken() -> None:
     page = (Path(__file__).parents[4] / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
-    (text,) = [block for block in page.split("```yaml\n") if block.startswith("agents:")]
-    agents = Agents.model_validate(yaml.safe_load(text.partition("```")[0])["agents"])
+    texts = [block.partition("```")[0] for block in page.split("```yaml\n") if block.startswith("agents:")]
+    of_login, whole = [Agents.model_validate(yaml.safe_load(text)["agents"]).template for text in texts]
 
-    assert agents.template.spec.tolerations
-    assert made_of(agents.template.model_dump(mode="json", by_alias=True))["spec"]["serviceAccountName"]
+    assert whole.spec.tolerations
+    assert made_of(whole.model_dump(mode="json", by_alias=True))["spec"]["serviceAccountName"]
+    (secret,) = [volume.secret for volume in of_login.spec.volumes if volume.secret]
+    assert secret.default_mode == 0o440
