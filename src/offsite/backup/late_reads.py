@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 
 from offsite.backup.copy_pass import Committable
 from offsite.log.range import PartitionId, TopicIncarnation
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.clock import MOST_APART_MS
 from offsite.model.journal import warned
 from offsite.model.units import format_time
 from offsite.repository.commit import LateRead, TopicShape
@@ -41,11 +43,13 @@ class Readings:
         return bool(self.base.segments.get(partition))
 
     def before(self, partition: PartitionId) -> int:
-        """The reading before the copy of the partition."""
+        """The reading before the copy of the partition; 0 if nobody knows, because the store's clock went back."""
         shape = self.base.topics.get(partition.incarnation)
         if shape is None or not self.holds(partition):
             return self.began_ms
-        return shape.read_ms or max(last_read_ms(self.base, shape), self.quiet_ms)
+        before_ms = last_read_ms(self.base, shape)
+        known_ms = 0 if before_ms > self.copied_ms + MOST_APART_MS else min(before_ms, self.copied_ms)
+        return known_ms if shape.read_ms else max(known_ms, self.quiet_ms)
 
 
 def last_read_ms(base: BackupState, shape: TopicShape) -> int:
@@ -105,7 +109,7 @@ class LateReads:
                 since_ms=min(since_ms),
                 until_ms=readings.copied_ms,
                 partitions=len(since_ms),
-                times=1 if before is None else before.times + 1,
+                times=1 if before is None else min(before.times + 1, MAX_OFFSET),
             )
             warned(
                 "late_read",
@@ -130,10 +134,14 @@ def with_marks(
 ) -> tuple[TopicShape, ...]:
     """The topics as a whole pass leaves them: `shapes`, and the compacted topics of `base` among `unread`. The pass did
     not read `unread` to all of their ends; of those that `base` knows, the last reading that did is noted."""
+    now = {shape.incarnation: shape for shape in shapes}
     recorded = {incarnation: base.topics[incarnation] for incarnation in sorted(unread) if incarnation in base.topics}
-    marks = {incarnation: last_read_ms(base, shape) for incarnation, shape in recorded.items() if shape.was_compacted}
-    topics = {incarnation: recorded[incarnation] for incarnation in marks}
-    topics |= {shape.incarnation: shape for shape in shapes}
+    marks = {
+        incarnation: last_read_ms(base, shape)
+        for incarnation, shape in recorded.items()
+        if now.get(incarnation, shape).was_compacted
+    }
+    topics = {incarnation: recorded[incarnation] for incarnation in marks} | now
     return tuple(
         shape if shape.read_ms == (read_ms := marks.get(incarnation, 0)) else replace(shape, read_ms=read_ms)
         for incarnation, shape in topics.items()

@@ -188,7 +188,7 @@ class StateBuilder:
         or without a compacted topic, does not say so."""
         changes = commit.changes
         if changes.read_ago_ms:
-            return max(0, commit.committed_at_ms - changes.read_ago_ms)
+            return max(1, commit.committed_at_ms - changes.read_ago_ms)  # 0: unknown
         is_pass = changes.accounted and not changes.incomplete
         return 0 if is_pass else self._state.read_ms
 
@@ -320,6 +320,8 @@ class StateBuilder:
         recorded = self._topics.get(shape.incarnation)
         if recorded is None or recorded.configs != shape.configs:
             self._configs_since[shape.incarnation] = seq
+        if recorded is not None and shape.late is None:  # a version that knows no late reads wrote the commit
+            shape = replace(shape, late=recorded.late)
         self._topics[shape.incarnation] = shape
 
     def _move(self, position: Position) -> None:

@@ -210,7 +210,7 @@ class _Walk:
                 self.disowned = 0
             self.base, self.folding = state, StateBuilder(state)
             self.coverage.resume_from(state)
-        elif self.folding.state() != state:
+        elif (folded := self.folding.state()) != state and _as_known_to(state, folded) != state:
             problem = "it contradicts the commits"
             self.catalogs.append(
                 ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_with_catalog_note(problem))
@@ -238,6 +238,20 @@ class _Walk:
     def _is_sealed_now(self, seq: int) -> bool:
         """Whether a catalog exists now that did not exist at the start of the check: backups continue meanwhile."""
         return self.backup.store.head(self.backup.layout.seal_key(seq)) is not None
+
+
+def _as_known_to(stored: BackupState, folded: BackupState) -> BackupState:
+    """`folded`, without the readings and late reads that the catalog `stored` lacks: versions that know none of them
+    continue a backup, and their catalogs are no damage."""
+    topics = {
+        incarnation: replace(
+            shape,
+            late=shape.late if (stored_shape := stored.topics.get(incarnation, shape)).late is not None else None,
+            read_ms=shape.read_ms if stored_shape.read_ms else 0,
+        )
+        for incarnation, shape in folded.topics.items()
+    }
+    return replace(folded, topics=topics, read_ms=folded.read_ms if stored.read_ms else 0)
 
 
 def _with_catalog_note(problem: str) -> str:
