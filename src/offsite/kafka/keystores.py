@@ -270,12 +270,12 @@ def _as_jks(content: bytes, passwords: _Passwords) -> bytes:
 
 def _alias_of_key(content: bytes) -> str:
     """The name of the only private key of a JCEKS store, whose form is that of JKS up to secret keys. Empty where there
-    is none, or several."""
+    is none, or several, and for a name beyond ASCII: Java reads such an argument by the locale."""
     try:
         aliases = [entry.alias for entry in _read_jks(content, None) if entry.sealed_key]
     except BadKafkaConfig:
         return ""
-    return aliases[0] if len(aliases) == 1 else ""
+    return aliases[0] if len(aliases) == 1 and aliases[0].isascii() else ""
 
 
 def _refused(kind: str, alias: str, said: str, *, has_password: bool) -> BadKafkaConfig:

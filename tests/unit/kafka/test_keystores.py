@@ -80,6 +80,14 @@ def test_the_password_of_a_store_may_be_named_as_that_of_its_key(tmp_path: Path)
         assert tls_context(read_tls(ssl__keystore__location=key_store(folder, kind, "me"), **passwords))
 
 
+def test_a_key_has_any_name_in_any_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    store = key_store(tmp_path, "JCEKS", "schl\u00fcssel")
+    monkeypatch.setenv("LC_ALL", "POSIX")  # as in a container
+    passwords = {"ssl__keystore__password": PASSWORD, "ssl__key__password": PASSWORD}
+    assert tls_context(read_tls(ssl__keystore__location=store, **passwords))
+
+
 OTHER_PASSWORD = """
 import java.io.*;
 import java.security.*;
