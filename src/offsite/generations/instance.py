@@ -71,6 +71,7 @@ _EFFECTS_MAX = 50
 """Effects between two rounds: a few are normal; more would be a loop."""
 
 _NAMED_MAX = 3
+_GOING = (GenerationPhase.REMOVING, GenerationPhase.REMOVED)
 
 
 class Coordination(Protocol):
@@ -298,7 +299,12 @@ class RunningInstance:
             raise RoleChangedError
 
     def _may_go(self, number: int, facts: GenerationFacts) -> GenerationFacts:
-        why = self._comparisons.why_it_stays(number)
+        try:
+            why = self._comparisons.why_it_stays(number)
+        except OffsiteError:
+            if (generation := self._read().generation(number)) is None or generation.phase not in _GOING:
+                raise
+            return facts  # an earlier process of the instance removes the generation: next decision by the ledger
         if why:
             decided("generation_kept", why=why, set=self._read().name, generation=number)
         return replace(facts, may_go=not why, why_not=why)
@@ -307,7 +313,7 @@ class RunningInstance:
         """Remove the generation. Returns whether all of it is gone. The entry of the ledger alone allows no
         deletion: every party that can create objects can forge the entry, so a complete generation is compared
         again."""
-        if self._with.target.is_there(number) and (why := self._comparisons.why_it_stays(number)):
+        if why := self._why_it_stays_there(number):
             decided("generation_kept", why=why, set=self._read().name, generation=number)
             return False
         if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
@@ -324,16 +330,27 @@ class RunningInstance:
             if (
                 is_own
                 and now_ms - generation.removed_ms < 2 * KEPT_MS
-                and not self._why_it_stays_there(generation.number)
+                and not self._why_it_came_back(generation.number)
             ):
                 announce = partial(self._audit.note_return, state, generation.number)
                 self._with.target.sweep(generation.number, announce, removed_ms=generation.removed_ms)
 
     def _why_it_stays_there(self, number: int) -> str:
-        """Why a generation stays that exists as a whole although the ledger says otherwise: somebody brought the
-        generation back, or the removal never happened."""
-        why = self._comparisons.why_it_stays(number) if self._with.target.is_there(number) else ""
-        if why:
+        """Why a generation stays that the ledger lets go and that exists as a whole; empty when it may go, or is no
+        longer there as a whole. An earlier process of the instance that was stopped and woke up may remove the
+        generation amid the comparison."""
+        target = self._with.target
+        try:
+            return self._comparisons.why_it_stays(number) if target.is_there(number) else ""
+        except OffsiteError:
+            if target.is_there(number):
+                raise
+            return ""
+
+    def _why_it_came_back(self, number: int) -> str:
+        """Why a removed generation stays that exists as a whole: somebody brought the generation back, or the removal
+        never happened."""
+        if why := self._why_it_stays_there(number):
             warned("generation_kept", why=why, set=self._read().name, generation=number)
         return why
 

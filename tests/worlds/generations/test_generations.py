@@ -52,6 +52,8 @@ from offsite.repository.generation_sets.entry import GenerationEntry, Generation
 from offsite.repository.generation_sets.generation_set import GenerationPhase, GenerationSet
 from offsite.repository.generation_sets.ledger import set_ledger
 from offsite.repository.heads import RememberedHead
+from offsite.repository.layout import BackupLayout
+from offsite.repository.removal import remove_backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreOutcome, put_outcome, put_record
 from offsite.restore.options import RestoreWords, parse_restore
@@ -578,6 +580,51 @@ def test_damage_in_the_old_generation_does_not_hinder_the_new_one(pair: Pair, mo
     with pytest.raises(DamagedCommit):
         b.step()
     assert pair.restored() == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_generation_that_another_process_removes_meanwhile_is_not_damaged(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was stopped wakes up beside its successor, and goes on with the removal."""
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    store, layout, compare = pair.site.repository.store, BackupLayout(backup="pair.gen-1"), BackupTarget.lost
+    removed = []
+
+    def lost(self: BackupTarget, old: int, new: int, topics: Any = None) -> tuple[str, ...]:
+        if pair.phases() != ["removing", "complete"]:
+            return compare(self, old, new, topics)
+        removed.append(remove_backup(store, layout, is_read=lambda: False, announce=lambda _: None))
+        return raised(DamagedCommit("listed but cannot be read"))
+
+    monkeypatch.setattr(BackupTarget, "lost", lost)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    assert removed == [True]
+
+
+def test_a_generation_that_another_process_lets_go_meanwhile_is_not_damaged(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    store, compare = pair.site.repository.store, BackupTarget.lost
+
+    def lost(self: BackupTarget, old: int, new: int, topics: Any = None) -> tuple[str, ...]:
+        state = pair.state
+        if topics is not None or state.generations[0].phase is not GenerationPhase.SEALED:
+            return compare(self, old, new, topics)
+        entry = GenerationEntry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=GenerationEntryKind.REMOVING,
+            instance=Instance.A,
+            word=state.holders[Instance.A],
+            at_ms=store.now_ms(),
+            generation=1,
+        )
+        assert set_ledger(store, "pair").append(entry, to=state) is not None
+        return raised(DamagedCommit("listed but cannot be read"))
+
+    monkeypatch.setattr(BackupTarget, "lost", lost)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 
 def raised(error: Exception) -> NoReturn:
