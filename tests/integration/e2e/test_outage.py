@@ -171,7 +171,7 @@ def test_a_disk_that_was_put_back_to_an_older_state_is_never_continued(
     site.produce(topic, numbered(7000, 7400))
     site.produce(topic, numbered(9000, 9500))
     assert site.cluster.end(topic) == 1500
-    with pytest.raises(SourceTruncated, match="put back to an older state"):
+    with pytest.raises(SourceTruncated, match="set back to an older state"):
         site.back_up()
     target = new_name(topic)
     assert site.restore(topic, target).records == 1000
