@@ -75,7 +75,7 @@ def test_a_drill_proves_the_backup_and_leaves_only_its_report(drilled: Drilled, 
 @pytest.mark.soak
 def test_a_drill_in_a_sandbox_needs_no_cluster(drilled: Drilled) -> None:
     report = succeed("restore", "drill", *drilled.names, "--topics", drilled.topics[1])
-    assert (report["proven"], report["records"], report["place"]) == (True, 10, "a sandbox of its own")
+    assert (report["proven"], report["records"], report["place"]) == (True, 10, "its own sandbox")
     assert report["topics"][0]["target"] == drilled.topics[1]
 
 
