@@ -66,15 +66,26 @@ def provider(secure_broker: SecureBroker) -> Iterator[IdentityProvider]:
         yield provider
 
 
-@pytest.fixture(params=["local", pytest.param("cluster", marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+ON_CLUSTER = (pytest.mark.soak, pytest.mark.timeout(900))
+SPARKS = ["local", pytest.param("cluster", marks=ON_CLUSTER)]
+
+
+@pytest.fixture(params=SPARKS)
 def spark(request: pytest.FixtureRequest, tmp_path: Path, scratch: Path) -> Iterator[list[str]]:
-    """The options that choose a Spark. Every process of it has the mark; a cluster's one logs its events."""
-    if request.param == "local":
+    with chosen_spark(request.param, tmp_path, {MARK: scratch.name}) as options:
+        yield options
+
+
+@contextmanager
+def chosen_spark(kind: str, folder: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
+    """The options that choose a Spark. A cluster's processes have `environment`, and its workers log their events."""
+    if kind == "local":
         yield []
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(MARK, scratch.name)
-        with standalone_cluster(tmp_path) as url:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with standalone_cluster(folder) as url:
             # otherwise secrets stay where they are, and no restore runs
             settings = ("spark.driver.host=127.0.0.1", "spark.offsite.strangers=allowed")
             yield ["--spark-master", url, *(word for setting in settings for word in ("--spark-conf", setting))]
