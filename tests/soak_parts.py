@@ -55,6 +55,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "kubernetes-definitions": ("tests/integration/operator/",),
     "kubernetes-spark": (f"{_E2E}/test_kubernetes_spark_soak.py",),
     "logins": (f"{_LOGINS}[oauth", "tests/integration/api/test_logins.py"),
+    "logins-elsewhere": (f"{_E2E}/test_login_files.py", f"{_E2E}/test_wrong_secrets.py"),
     "logins-iam": (f"{_LOGINS}[iam",),
     "logins-kerberos": (f"{_LOGINS}[kerberos",),
     "metastore": ("tests/integration/metastore/",),

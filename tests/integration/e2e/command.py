@@ -60,9 +60,13 @@ def offsite(*arguments: object, environment: Mapping[str, str] | None = None) ->
 
 def started(*arguments: object, environment: Mapping[str, str] | None = None) -> Finished:
     """The same by a start of Python, for who looks at what that costs, or at the process."""
+    return finished(command(*arguments), environment)
+
+
+def finished(words: list[str], environment: Mapping[str, str] | None) -> Finished:
     began_s = time.monotonic()
     done = subprocess.run(
-        command(*arguments),
+        words,
         env=clean_environment(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,

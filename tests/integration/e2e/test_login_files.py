@@ -1,38 +1,86 @@
-"""Logins whose secret is in no client.properties, on the workers of a Spark cluster: nobody sees the secret.
+"""Logins whose secret is in no client.properties (keys of AWS, keytabs and tickets of Kerberos), in a command and on
+the workers of a Spark cluster: nobody sees the secret, and a worker that lacks it is named.
 
-The driver sends workers the path of a keytab alone. Each worker reads the file for itself.
+The driver sends workers the names alone (a profile, a path). Each worker finds credentials of its own.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 
 from tests.integration.e2e.command import Finished, started
 from tests.integration.e2e.site import new_name, produce_to
-from tests.integration.e2e.test_secrets import MESSAGES, ON_CLUSTER, chosen_spark, event_log, scratch
+from tests.integration.e2e.test_secrets import MESSAGES, ON_CLUSTER, SPARKS, chosen_spark, event_log, scratch
 from tests.integration.e2e.watch import MARK, OWN, Watch
 from tests.integration.kafka.cluster import Cluster
-from tests.integration.kafka.test_kerberos import by_keytab, kerberos_site, lines
+from tests.integration.kafka.test_kerberos import MODULE, by_keytab, kerberos_site, lines
+from tests.integration.kafka.test_msk import KEY_ID, msk_site
+from tests.msk_listener import AwsKey
 
 __all__ = ["scratch"]
 pytestmark = pytest.mark.xdist_group("spark-cluster")
+NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true"}  # no machine of AWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A site that asks for it. `plain`: brokers that ask for none. `environment`: of command and workers. `logins`
-    counts those that passed."""
+    """A site that asks for it. `plain`: brokers that ask for none. `environment`: of command and workers. `of_command`:
+    of the command alone. `lacking`: what is said of a worker that lacks it. `logins` counts those that passed."""
 
     plain: str
     properties: str
     secrets: Mapping[str, str | bytes]
     logins: Callable[[], int]
     environment: Mapping[str, str] = field(default_factory=dict)
+    of_command: Mapping[str, str] = field(default_factory=dict)
+    lacking: str = ""
+
+
+@contextmanager
+def by_profile(folder: Path) -> Iterator[Login]:
+    key = AwsKey(secret=f"secret-{uuid.uuid4().hex}", token=f"token-{uuid.uuid4().hex}")
+    (folder / "aws").write_text(
+        f"[profile backup]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {key.secret}\n"
+        f"aws_session_token = {key.token}\n"
+    )
+    profile = {"AWS_CONFIG_FILE": str(folder / "aws")}
+    with msk_site(folder, keys={KEY_ID: key}) as site:
+        yield Login(
+            plain=site.broker.bootstrap,
+            properties=site.properties(module='IAMLoginModule required awsProfileName="backup";'),
+            secrets={"key of AWS": key.secret, "token of AWS": key.token},
+            logins=lambda: len(site.judge.passed),
+            environment={**profile, "AWS_REGION": "eu-west-1", **NO_METADATA},
+            of_command=profile,
+            lacking="AWS gives no credentials on {host}: ProfileNotFound",
+        )
+
+
+@contextmanager
+def by_variables(folder: Path) -> Iterator[Login]:
+    """The command has the keys in its environment."""
+    key = AwsKey(secret=f"secret-{uuid.uuid4().hex}", token=f"token-{uuid.uuid4().hex}")
+    with msk_site(folder, keys={KEY_ID: key}) as site:
+        yield Login(
+            plain=site.broker.bootstrap,
+            properties=site.properties(),
+            secrets={"key of AWS": key.secret, "token of AWS": key.token},
+            logins=lambda: len(site.judge.passed),
+            environment={"AWS_REGION": "eu-west-1", **NO_METADATA},
+            of_command={
+                "AWS_ACCESS_KEY_ID": KEY_ID,
+                "AWS_SECRET_ACCESS_KEY": key.secret,
+                "AWS_SESSION_TOKEN": key.token,
+            },
+            lacking="there are no AWS credentials on {host}",
+        )
 
 
 @contextmanager
@@ -46,6 +94,37 @@ def by_kerberos_keytab(folder: Path) -> Iterator[Login]:
             secrets={f"key {number} of Kerberos": key for number, key in enumerate(keys)},
             logins=lambda: realm.kdc.tickets_of("backup"),
             environment={"KRB5_CONFIG": str(realm.kdc.config)},
+        )
+
+
+@contextmanager
+def by_keytab_of_command(folder: Path) -> Iterator[Login]:
+    """The path is one of the command's folder: there is no such file where a worker looks."""
+    with kerberos_site(folder) as realm:
+        path = Path("only-of-the-command.keytab")
+        path.write_bytes(realm.keytab.read_bytes())
+        yield Login(
+            plain=realm.broker.bootstrap,
+            properties=lines(realm, by_keytab(path)),
+            secrets={},
+            logins=lambda: realm.kdc.tickets_of("backup"),
+            environment={"KRB5_CONFIG": str(realm.kdc.config)},
+            lacking=f"failed on {{host}}: cannot read the keytab {path}: No such file or directory",
+        )
+
+
+@contextmanager
+def by_cache_of_command(folder: Path) -> Iterator[Login]:
+    with kerberos_site(folder) as realm:
+        cache = realm.kdc.ticket_cache("backup", realm.keytab)
+        yield Login(
+            plain=realm.broker.bootstrap,
+            properties=lines(realm, f"sasl.jaas.config={MODULE} useTicketCache=true;"),
+            secrets={},
+            logins=lambda: realm.kdc.tickets_of("backup"),
+            environment={"KRB5_CONFIG": str(realm.kdc.config), "KRB5CCNAME": f"FILE:{folder}/none"},
+            of_command={"KRB5CCNAME": f"FILE:{cache}"},
+            lacking="failed on {host}: No Kerberos credentials available",
         )
 
 
@@ -65,7 +144,8 @@ class Scene:
 
     def run(self, *words: str | Path) -> Finished:
         options = ["--kafka-config", self.folder / "client.properties", "--backup", "b"]
-        return started(*words, *options, "--verbose", *self.spark, environment=self.environment)
+        more = [] if "plan" in words else ["--verbose", *self.spark]
+        return started(*words, *options, *more, environment=self.environment)
 
     def assert_unseen(self, *done: Finished) -> None:
         for ended in done:
@@ -84,12 +164,13 @@ def scene(login: Login, kind: str, folder: Path, scratch: Path, *, of_workers: M
         written = [folder / "worker-0" / "work", folder / "events"] if spark else []
         watch = Watch(
             secrets=login.secrets,
-            inherited=frozenset(),
+            inherited=frozenset(login.secrets if login.of_command else ()),
             folders=(scratch, *written),
             mark=scratch.name,
         )
         environment = {
             **login.environment,
+            **login.of_command,
             MARK: scratch.name,
             OWN: scratch.name,
             "TMPDIR": str(scratch),
@@ -105,8 +186,8 @@ def scene(login: Login, kind: str, folder: Path, scratch: Path, *, of_workers: M
             yield Scene(login=login, folder=folder, spark=spark, watch=watch, environment=environment, topic=topic)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("cluster", marks=ON_CLUSTER)])
-@pytest.mark.parametrize("site", [by_kerberos_keytab])
+@pytest.mark.parametrize("kind", SPARKS)
+@pytest.mark.parametrize("site", [by_profile, by_kerberos_keytab])
 def test_no_secret_of_a_login_outside_of_the_file_is_seen(site: Site, kind: str, tmp_path: Path, scratch: Path) -> None:
     with site(tmp_path) as login, scene(login, kind, tmp_path, scratch, of_workers=login.environment) as given:
         backup = given.run("backup", "run", "--topics", given.topic)
@@ -115,3 +196,26 @@ def test_no_secret_of_a_login_outside_of_the_file_is_seen(site: Site, kind: str,
         assert restore.result["verified"] is True
         assert login.logins() >= 2, "the command and a worker"
     given.assert_unseen(backup, restore)
+
+
+@pytest.mark.parametrize("kind", [pytest.param("cluster", marks=ON_CLUSTER)])
+@pytest.mark.parametrize("site", [by_profile, by_variables, by_keytab_of_command, by_cache_of_command])
+def test_a_worker_without_the_credentials_of_the_command_is_named(
+    site: Site, kind: str, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One error, and nothing of the command's credentials reaches the worker."""
+    monkeypatch.chdir(tmp_path)
+    with site(tmp_path) as login:
+        of_workers = {name: value for name, value in login.environment.items() if name not in login.of_command}
+        if "KRB5CCNAME" in login.environment:
+            of_workers = dict(login.environment)
+        with scene(login, kind, tmp_path, scratch, of_workers=of_workers) as given:
+            plan = given.run("backup", "plan", "--topics", given.topic)
+            backup = given.run("backup", "run", "--topics", given.topic)
+        assert (plan.exit_code, backup.exit_code) == (0, 17), plan.stderr + backup.stderr
+        error = backup.error
+        assert error["id"] == "OFF-1701"
+        assert login.lacking.format(host=gethostname()) in error["message"]
+        assert "workers of a Spark cluster need" in error["hint"]
+        assert login.logins() >= 1, "the command itself"
+    given.assert_unseen(plan, backup)

@@ -1,5 +1,5 @@
-"""A password, a key, a token and the secret that fetches one, the passwords of Java's stores, the keys of AWS and of
-Kerberos: nobody sees them while a backup and a restore run, and they are nowhere afterwards.
+"""A password, a key, a token and the secret that fetches one, and the passwords of stores of Java: nobody sees them
+while a backup and a restore run, and they are nowhere afterwards. Other logins are in `test_login_files`.
 
 Looked at: command lines and environments of all processes, files of Spark (scratch, work folders, event log), the
 objects of the repository, log files, what commands print. The keys of a store are given in the environment, where
@@ -14,9 +14,8 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,7 @@ from tests.integration.e2e.command import started
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.e2e.watch import MARK, OWN, Watch
 from tests.integration.kafka.cluster import Cluster
-from tests.integration.kafka.test_kerberos import by_keytab, kerberos_site, lines
-from tests.integration.kafka.test_msk import KEY_ID, msk_site
 from tests.java_stores import PASSWORD, store_of, trust_store
-from tests.msk_listener import AwsKey
 from tests.s3_servers import ENVIRONMENT, moto_server
 from tests.spark_cluster import standalone_cluster
 
@@ -185,85 +181,6 @@ def client_properties(
         head = f"bootstrap.servers={broker.info.listeners[protocol]}\nsecurity.protocol={protocol}\n"
         (folder / f"{name}.properties").write_text(head + by_tls * (name == "password") + login)
     return {name: folder / f"{name}.properties" for name in logins}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherLogin:
-    """A login whose secret is in no client.properties. `plain`: brokers that ask for none."""
-
-    plain: str
-    properties: str
-    secrets: Mapping[str, str | bytes]
-    environment: Mapping[str, str]
-
-
-@contextmanager
-def by_aws(folder: Path) -> Iterator[OtherLogin]:
-    key = AwsKey(secret=f"secret-{uuid.uuid4().hex}", token=f"token-{uuid.uuid4().hex}")
-    (folder / "aws").write_text(
-        f"[profile backup]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {key.secret}\n"
-        f"aws_session_token = {key.token}\n"
-    )
-    with msk_site(folder, keys={KEY_ID: key}) as site:
-        yield OtherLogin(
-            plain=site.broker.bootstrap,
-            properties=site.properties(module='IAMLoginModule required awsProfileName="backup";'),
-            secrets={"key of AWS": key.secret, "token of AWS": key.token},
-            environment={"AWS_CONFIG_FILE": str(folder / "aws"), "AWS_REGION": "eu-west-1"},
-        )
-        assert site.judge.passed
-
-
-@contextmanager
-def by_kerberos(folder: Path) -> Iterator[OtherLogin]:
-    with kerberos_site(folder) as realm:
-        keys = realm.kdc.keys_in(realm.keytab)
-        assert {len(key) for key in keys} >= {32}
-        yield OtherLogin(
-            plain=realm.broker.bootstrap,
-            properties=lines(realm, by_keytab(realm.keytab)),
-            secrets={f"key {number} of Kerberos": key for number, key in enumerate(keys)},
-            environment={"KRB5_CONFIG": str(realm.kdc.config)},
-        )
-        assert realm.kdc.tickets_of("backup")
-
-
-@pytest.mark.parametrize("site", [by_aws, by_kerberos])
-def test_no_secret_of_a_login_outside_of_the_file_is_seen(
-    site: Callable[[Path], AbstractContextManager[OtherLogin]], tmp_path: Path, scratch: Path
-) -> None:
-    with site(tmp_path) as login:
-        watch = Watch(secrets=login.secrets, inherited=frozenset(), folders=(scratch,), mark=scratch.name)
-        environment = {
-            **login.environment,
-            MARK: scratch.name,
-            OWN: scratch.name,
-            "TMPDIR": str(scratch),
-            "OFFSITE_REPO": str(tmp_path / "repository"),
-            "OFFSITE_LOG_FILE": str(tmp_path / "log"),
-        }
-        topic = Cluster(login.plain).make_topic()
-        produce_to(login.plain, topic, MESSAGES)
-        (config := tmp_path / "client.properties").write_text(login.properties)
-        words = ["--kafka-config", config, "--backup", "b", "--verbose"]
-        with watch.looking():
-            done = [
-                started(*command, environment=environment)
-                for command in (
-                    ["init"],
-                    ["backup", "run", *words, "--topics", topic],
-                    ["restore", "run", *words, "--rename", f"{topic}={new_name(topic)}", "--yes"],
-                )
-            ]
-    assert [command_run.exit_code for command_run in done] == [0, 0, 0], [command_run.stderr for command_run in done]
-    assert done[2].result["verified"] is True
-    for command_run in done:
-        watch.look_at("what a command prints", (command_run.stdout + command_run.stderr).encode())
-    watch.look_at("the log", (tmp_path / "log").read_bytes())
-    for path in (tmp_path / "repository").rglob("*"):
-        watch.look_at(str(path), path.read_bytes() if path.is_file() else b"")
-    assert watch.found == set()
-    assert "java" in watch.commands, watch.commands
 
 
 def unsecured_token(user: str) -> str:
