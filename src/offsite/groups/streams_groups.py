@@ -64,6 +64,6 @@ def _several(brokers: Mapping[int, StreamsSupport]) -> str:
         for of, release in _RELEASES.items()
     }
     texts = [f"{release}: {named(ids, most=_NAMED_MAX)}" for release, ids in by_release.items() if ids]
-    return f"brokers of several releases may coordinate them ({'; '.join(texts)}), and the oldest counts: " * (
-        len(texts) > 1
-    )
+    if len(texts) <= 1:
+        return ""
+    return f"brokers of several releases may coordinate them ({'; '.join(texts)}), and the oldest counts: "

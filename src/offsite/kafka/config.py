@@ -22,10 +22,10 @@ DEFAULT_PORT = 9092
 _KERBEROS, _AWS = kerberos_login.MECHANISM, aws_login.MECHANISM
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", _KERBEROS, _AWS)
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""By Java's names, the oldest first. Older ones are broken (RFC 8996)."""
 BEARER_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_TEXT = re.compile(r"[\x21-\x7e]+")
 """A whole OAUTHBEARER token. A byte 0x01 would end it inside of the login, and begin an extension."""
-"""By Java's names, the oldest first. Older ones are broken (RFC 8996)."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65_535
 _MAX_HOST = 253  # RFC 1035

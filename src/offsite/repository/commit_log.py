@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -196,19 +196,11 @@ class CommitLog:
 
         Does not check the chain or the content: `fold` does.
         """
-        for _, result in self.try_read(after=after, upto=upto):
-            if isinstance(result, UnreadableCommit):
-                raise result
-            yield result
+        return _readable(self.try_read(after=after, upto=upto))
 
     def read_known(self, *, after: int, upto: int) -> Iterator[StoredCommit]:
         """As `read`, for commits that are known to exist: without a listing, which takes long in a folder of many."""
-        for low in range(after, upto, _WINDOW):
-            numbers = range(low + 1, min(low + _WINDOW, upto) + 1)
-            for _, result in self._read_at_once([(seq, self.layout.commit_key(seq)) for seq in numbers]):
-                if isinstance(result, UnreadableCommit):
-                    raise result
-                yield result
+        return _readable(self._read_all((seq, self.layout.commit_key(seq)) for seq in range(after + 1, upto + 1)))
 
     def read_back(self, *, upto: int) -> Iterator[StoredCommit]:
         """The commits from number `upto` down, each read on demand. Missing commits are skipped. Raises
@@ -227,7 +219,9 @@ class CommitLog:
         """The commits `after` < number <= `upto` with their numbers. An error stands in place of a missing or
         unreadable commit, and of a commit of a newer format."""
         listed = own_objects(self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after)))
-        numbered = self._numbered(listed, after, upto)
+        yield from self._read_all(self._numbered(listed, after, upto))
+
+    def _read_all(self, numbered: Iterator[_Numbered]) -> Iterator[tuple[int, StoredCommit | UnreadableCommit]]:
         while window := list(islice(numbered, _WINDOW)):
             yield from self._read_at_once(window)
 
@@ -286,6 +280,14 @@ class CommitLog:
             raise damaged_commit(f"{key} contains commit {commit.seq} of {commit.backup}")
         has_digest = check_digest(data) is DigestState.RIGHT
         return StoredCommit(commit=commit, hash=commit_hash(data), has_digest=has_digest)
+
+
+def _readable(results: Iterable[tuple[int, StoredCommit | UnreadableCommit]]) -> Iterator[StoredCommit]:
+    """The commits of `results`, up to the first error, which is raised."""
+    for _, result in results:
+        if isinstance(result, UnreadableCommit):
+            raise result
+        yield result
 
 
 def _let_go_or_kept(changes: CommitChanges) -> str:
