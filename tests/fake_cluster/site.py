@@ -10,7 +10,7 @@ from typing import Any
 
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import BackupPlan, plan_backup
-from offsite.backup.run import BackupResult, run_backup
+from offsite.backup.run import BackupResult, PassResult, carry_out, make_backup, run_backup
 from offsite.backup.source import MissingTopics
 from offsite.engine.runner import Runner
 from offsite.model.selection import ALL_GROUPS, GroupPatterns, parse_selection
@@ -60,6 +60,13 @@ class Site:
     def back_up(self, *topics: str, **options: Any) -> BackupResult:
         plan = self.plan_backup(*topics, **options)
         return run_backup(plan, repository=self.repository, kafka=self.source.config, runner=self.runner)
+
+    def carry_out(self, plan: BackupPlan, *, runner: Runner | None = None, **options: Any) -> PassResult:
+        """Carry out a plan as a run that follows does, with the options of `carry_out`."""
+        runner = runner or self.runner
+        backup = make_backup(self.repository, plan, runner)
+        kafka = self.source.config
+        return carry_out(plan, backup, repository=self.repository, kafka=kafka, runner=runner, **options)
 
     def plan_restore(self, *, into: FakeCluster | None = None, **words: Any) -> PlannedRestore:
         """`words` are those of `RestoreWords`; all topics unless they say which."""

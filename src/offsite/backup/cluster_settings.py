@@ -25,6 +25,7 @@ from offsite.model.errors import (
     OffsiteError,
 )
 from offsite.model.names import amount, named
+from offsite.repository.commit import SnapshotRef
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
@@ -50,16 +51,31 @@ class ObservedSettings:
     has_authorizer: bool
     unread: frozenset[tuple[str, str]] = frozenset()
 
-    def known(self, store: Store, base: BackupState) -> ClusterSettings:
+    def known(self, previous: PreviousSettings, store: Store, base: BackupState) -> ClusterSettings:
         """The settings, with those of groups and brokers that the commit before has where they could not be read."""
         if not self.unread or base.metadata is None:
             return self.settings
-        try:
-            former = get_cluster_snapshot(store, base.metadata).configs
-        except (DamagedObject, FormatTooNew):
-            return self.settings
+        former = previous.configs(store, base.metadata)
         kept = [of for of in former if {(of.kind, ""), (of.kind, of.name)} & self.unread]
         return replace(self.settings, configs=tuple(sorted((*self.settings.configs, *kept))))
+
+
+class PreviousSettings:
+    """The settings of groups and of all brokers of the base commit, read once and cached for the rounds of a run that
+    follows."""
+
+    def __init__(self) -> None:
+        self._ref: SnapshotRef | None = None
+        self._configs: tuple[ResourceConfigs, ...] = ()
+
+    def configs(self, store: Store, ref: SnapshotRef) -> tuple[ResourceConfigs, ...]:
+        """The settings that `ref` names; empty where they cannot be read."""
+        if ref != self._ref:
+            try:
+                self._ref, self._configs = ref, get_cluster_snapshot(store, ref).configs
+            except (DamagedObject, FormatTooNew):
+                return ()
+        return self._configs
 
 
 def read_cluster_settings(client: SettingsClient) -> ObservedSettings:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from offsite.backup.cluster_settings import PreviousSettings
 from offsite.backup.copy_pass import Committable, PassSummary
 from offsite.backup.cut.deletions import explain_consumed, explain_declared, offsets_of_cut
 from offsite.backup.late_reads import LateReads, Readings, with_marks
@@ -261,7 +262,7 @@ class PassCommits:
         return ref
 
     def _changes(self, committable: Committable, base: BackupState) -> CommitChanges:
-        plan = self._plan
+        plan, store = self._plan, self._backup.store
         return CommitChanges(
             segments=committable.segments,
             holes=tuple(self.explained.get(hole, hole) for hole in committable.holes),
@@ -270,7 +271,7 @@ class PassCommits:
             left_behind=tuple(_left_behind(plan, committable)),
             positions=committable.positions,
             topics=plan.source.shapes,
-            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.known(self._backup.store, base)),
+            metadata=put_cluster_snapshot(store, base, plan.settings.known(self._memory.settings, store, base)),
         )
 
 
@@ -394,12 +395,14 @@ class PreviousCut:
 
 @dataclass(frozen=True, slots=True)
 class PassMemory:
-    """The groups and the cut of the previous commit, both read once. `emptied_partitions`: partitions with records
-    deleted at the source shortly before the copy, and the number of passes to remember a partition for. `quiet`: the
-    hash of the newest commit, and the time since a whole pass without news read the ends on top of it; or nothing."""
+    """The groups, the cut and the settings of the previous commit, each read once. `emptied_partitions`: partitions
+    with records deleted at the source shortly before the copy, and the number of passes to remember a partition for.
+    `quiet`: the hash of the newest commit, and the time since a whole pass without news read the ends on top of it; or
+    nothing."""
 
     groups: PreviousGroups = field(default_factory=PreviousGroups)
     cut: PreviousCut = field(default_factory=PreviousCut)
+    settings: PreviousSettings = field(default_factory=PreviousSettings)
     emptied_partitions: dict[PartitionId, int] = field(default_factory=dict)
     quiet: dict[str, Stopwatch] = field(default_factory=dict)
 

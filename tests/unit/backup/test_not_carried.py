@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsite.backup.cluster_settings import read_cluster_settings, read_configs, with_not_carried
+from offsite.backup.pass_commits import PassMemory
 from offsite.cli.views.backup import render_result
 from offsite.cli.views.repository import render_applied, render_metadata_plan
 from offsite.kafka.net.routing import Router
@@ -92,6 +93,22 @@ def test_settings_that_cannot_be_read_stay_as_the_commit_before_has_them(rich: S
     rich.source.configured[GROUP] = []
     rich.back_up()
     assert list(map(str, rich.plan_restore().metadata.configs)) == kept[:1]
+
+
+def test_a_run_that_follows_reads_the_settings_of_the_commit_before_once(
+    rich: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rich.back_up("orders")
+    rich.source.forbidden = {THE_CLUSTER: {DESCRIBE_CONFIGS}}
+    read, memory = [], PassMemory()
+    store = type(rich.repository.store)
+    get = store.get
+    monkeypatch.setattr(store, "get", lambda own, key: (read.append(key), get(own, key))[1])
+    for _ in range(3):
+        rich.carry_out(rich.plan_backup(), memory=memory, only_news=True)
+    snapshots = [key for key in read if "/metadata/" in key]
+    assert snapshots
+    assert len(set(snapshots)) == len(snapshots)
 
 
 class Silent:
