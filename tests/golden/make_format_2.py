@@ -15,7 +15,6 @@ from offsite.backup.copy import BackupEnds
 from offsite.backup.copy_pass import CommitThresholds
 from offsite.backup.options import BackupRequest
 from offsite.backup.plan import plan_backup
-from offsite.backup.run import carry_out, make_backup
 from offsite.model.options import CompressionChoice
 from offsite.model.selection import parse_selection
 from offsite.repository import catalog
@@ -36,14 +35,7 @@ POINTS: dict[int, list[bytes]] = {
 def run(site: Site, *, every: CommitThresholds | None = None) -> None:
     request = BackupRequest(backup=BACKUP, selection=parse_selection(["*"]), compression=CompressionChoice.NONE)
     plan = plan_backup(site.repository, site.source.admin, request, slots=1, packed_from=2)
-    carry_out(
-        plan,
-        make_backup(site.repository, plan, InlineRunner()),
-        repository=site.repository,
-        kafka=site.source.config,
-        runner=InlineRunner(),
-        thresholds=every,
-    )
+    site.carry_out(plan, thresholds=every)
 
 
 def roll_up(site: Site) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from tests.integration.e2e.command import Finished, started
 from tests.integration.e2e.site import new_name, produce_to
-from tests.integration.e2e.test_secrets import MESSAGES, ON_CLUSTER, SPARKS, chosen_spark, event_log, scratch
-from tests.integration.e2e.watch import MARK, OWN, Watch
+from tests.integration.e2e.test_secrets import MESSAGES, ON_CLUSTER, SPARKS, chosen_spark, scratch, watched_environment
+from tests.integration.e2e.watch import MARK, Watch
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_kerberos import MODULE, by_keytab, kerberos_site, lines
 from tests.integration.kafka.test_msk import KEY_ID, msk_site
@@ -171,12 +171,7 @@ def scene(login: Login, kind: str, folder: Path, scratch: Path, *, of_workers: M
         environment = {
             **login.environment,
             **login.of_command,
-            MARK: scratch.name,
-            OWN: scratch.name,
-            "TMPDIR": str(scratch),
-            "SPARK_CONF_DIR": str(event_log(folder)),
-            "OFFSITE_REPO": str(folder / "repository"),
-            "OFFSITE_LOG_FILE": str(folder / "log"),
+            **watched_environment(folder, scratch, repository=str(folder / "repository")),
         }
         topic = Cluster(login.plain).make_topic()
         produce_to(login.plain, topic, MESSAGES)

@@ -108,12 +108,7 @@ def test_no_secret_is_seen_while_it_is_used(  # noqa: PLR0917  # fixtures
     environment = {
         **ENVIRONMENT,
         **store_keys,
-        MARK: scratch.name,
-        OWN: scratch.name,
-        "TMPDIR": str(scratch),
-        "SPARK_CONF_DIR": str(event_log(tmp_path)),
-        "OFFSITE_REPO": s3,
-        "OFFSITE_LOG_FILE": str(tmp_path / "log"),
+        **watched_environment(tmp_path, scratch, repository=s3),
     }
     topic = Cluster(secure_broker.info.bootstrap).make_topic()
     produce_to(secure_broker.info.bootstrap, topic, MESSAGES)
@@ -147,6 +142,18 @@ def test_no_secret_is_seen_while_it_is_used(  # noqa: PLR0917  # fixtures
     assert len(watch.commands) > 1, watch.commands
     assert "spark.log" in watch.files, watch.files
     assert not spark or any((tmp_path / "events").iterdir())
+
+
+def watched_environment(folder: Path, scratch: Path, *, repository: str) -> dict[str, str]:
+    """The variables of commands, all of whose processes and files in `folder` and `scratch` are watched."""
+    return {
+        MARK: scratch.name,
+        OWN: scratch.name,
+        "TMPDIR": str(scratch),
+        "SPARK_CONF_DIR": str(event_log(folder)),
+        "OFFSITE_REPO": repository,
+        "OFFSITE_LOG_FILE": str(folder / "log"),
+    }
 
 
 def event_log(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from offsite.backup import copy_pass
 from offsite.backup.copy import BackupReceipt, bundle_copies
 from offsite.backup.copy_pass import Committable, CommitThresholds, CopyPass, find_committable
 from offsite.backup.copy_plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
-from offsite.backup.run import PassResult, carry_out, make_backup
+from offsite.backup.run import PassResult
 from offsite.engine.runner import Done, Failed
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
 from offsite.overview.status import read_status
@@ -52,16 +52,7 @@ def three(site: Site) -> Site:
 def run(
     site: Site, *topics: str, runner: Any = None, every: CommitThresholds | None = None, **options: Any
 ) -> PassResult:
-    plan, runner = site.plan_backup(*topics), runner or InlineRunner()
-    return carry_out(
-        plan,
-        make_backup(site.repository, plan, runner),
-        repository=site.repository,
-        kafka=site.source.config,
-        runner=runner,
-        thresholds=every,
-        **options,
-    )
+    return site.carry_out(site.plan_backup(*topics), runner=runner, thresholds=every, **options)
 
 
 def ends(site: Site, *, commit: int) -> list[int]:

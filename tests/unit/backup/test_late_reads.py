@@ -10,7 +10,6 @@ import pytest
 from offsite.backup.late_reads import has_missing_offsets, last_read_ms
 from offsite.backup.pass_commits import PassMemory
 from offsite.backup.plan import BackupPlan
-from offsite.backup.run import carry_out, make_backup
 from offsite.cli.commands.repository import _render_detail
 from offsite.cli.views.backup import render_result
 from offsite.kafka.protocol.request import Api
@@ -26,35 +25,13 @@ from offsite.restore.plan_report import report_plan
 from tests.batches import RECORDS_PER_BATCH, make_batch, make_control_batch
 from tests.fake_cluster.cluster import DENIED, TOPIC_DEFAULTS
 from tests.fake_cluster.site import Site
-from tests.inline_runner import InlineRunner
 from tests.shown import shown
+from tests.unit.backup.conftest import put
 from tests.unit.backup.test_status_of_passes import die_amid
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 TOLD = "a restore may bring back keys of users"
-
-
-@pytest.fixture
-def pass_ms(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Puts the store's clock forward."""
-    store = type(site.repository.store)
-    now_ms, passed = store.now_ms, [0]
-    monkeypatch.setattr(store, "now_ms", lambda own: now_ms(own) + sum(passed))
-    return passed.append
-
-
-@pytest.fixture
-def users(site: Site) -> Site:
-    """A compacted topic with a batch, backed up once."""
-    site.source.make_topic("users", cleanup_policy="compact")
-    put(site, 0)
-    site.back_up("users", "more*")
-    return site
-
-
-def put(site: Site, base: int, *, topic: str = "users", partition: int = 0) -> None:
-    site.source.topics[topic].partitions[partition].put(make_batch(base))
 
 
 def late_of(site: Site) -> list[tuple[str, int, int]]:
@@ -79,17 +56,6 @@ class Longer(SystemClock):
 def lasting(plan: BackupPlan, ms: int) -> BackupPlan:
     """The plan of a run whose ends were read `ms` before its end."""
     return replace(plan, since_read=Stopwatch(Longer(ms)))
-
-
-def carry(site: Site, plan: BackupPlan, **options: object) -> None:
-    carry_out(
-        plan,
-        make_backup(site.repository, plan, InlineRunner()),
-        repository=site.repository,
-        kafka=site.source.config,
-        runner=InlineRunner(),
-        **options,  # type: ignore[arg-type]
-    )
 
 
 def test_a_late_run_with_missing_offsets_says_that_deleted_keys_may_come_back(
@@ -239,7 +205,7 @@ def test_a_hidden_topic_was_not_read(users: Site, pass_ms: Callable[[int], None]
 def test_the_reading_of_the_ends_counts_and_not_the_end_of_the_pass(site: Site, pass_ms: Callable[[int], None]) -> None:
     site.source.make_topic("users", cleanup_policy="compact")
     put(site, 0)
-    carry(site, lasting(site.plan_backup("users"), 10 * HOUR_MS))
+    site.carry_out(lasting(site.plan_backup("users"), 10 * HOUR_MS))
     pass_ms(15 * HOUR_MS)
     put(site, 30)
     (late,) = site.back_up().late
@@ -251,27 +217,27 @@ def test_a_first_pass_is_bound_to_the_same_time(site: Site, *, hours: int, is_la
     site.source.make_topic("users", cleanup_policy="compact")
     put(site, 0)
     put(site, 30)
-    carry(site, lasting(site.plan_backup("users"), hours * HOUR_MS))
+    site.carry_out(lasting(site.plan_backup("users"), hours * HOUR_MS))
     assert bool(late_of(site)) is is_late
 
 
 def test_a_following_run_remembers_rounds_without_a_commit(users: Site, pass_ms: Callable[[int], None]) -> None:
     memory = PassMemory()
     pass_ms(20 * HOUR_MS)
-    carry(users, users.plan_backup(), only_news=True, memory=memory)
+    users.carry_out(users.plan_backup(), only_news=True, memory=memory)
     assert users.backup.state().seq == 1
     pass_ms(20 * HOUR_MS)
     put(users, 30)
     (quiet,) = memory.quiet.items()
     memory.quiet[quiet[0]] = Stopwatch(Longer(20 * HOUR_MS))
-    carry(users, users.plan_backup(), only_news=True, memory=memory)
+    users.carry_out(users.plan_backup(), only_news=True, memory=memory)
     assert (users.backup.state().seq, late_of(users)) == (2, [])
 
 
 def test_without_that_memory_the_commit_counts(users: Site, pass_ms: Callable[[int], None]) -> None:
     pass_ms(40 * HOUR_MS)
     put(users, 30)
-    carry(users, users.plan_backup(), only_news=True)
+    users.carry_out(users.plan_backup(), only_news=True)
     assert late_of(users) == [("users", 1, 1)]
 
 

@@ -18,31 +18,10 @@ from offsite.upkeep.verification.history import check_history
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
+from tests.unit.backup.conftest import put
 
 HOUR_MS = 3_600_000
 LATE = LateRead(since_ms=1, until_ms=2, partitions=1)
-
-
-@pytest.fixture
-def pass_ms(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Puts the store's clock forward, or back."""
-    store = type(site.repository.store)
-    now_ms, passed = store.now_ms, [0]
-    monkeypatch.setattr(store, "now_ms", lambda own: now_ms(own) + sum(passed))
-    return passed.append
-
-
-@pytest.fixture
-def users(site: Site) -> Site:
-    """A compacted topic with a batch, backed up once."""
-    site.source.make_topic("users", cleanup_policy="compact")
-    put(site, 0)
-    site.back_up("users")
-    return site
-
-
-def put(site: Site, base: int, *, partition: int = 0) -> None:
-    site.source.topics["users"].partitions[partition].put(make_batch(base))
 
 
 def shape_of(backup: Backup) -> TopicShape:

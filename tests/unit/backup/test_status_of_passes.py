@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from offsite.backup.copy_pass import CommitThresholds
-from offsite.backup.run import carry_out, make_backup
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.overview.status import BackupStatus, read_status
@@ -47,14 +46,7 @@ def write(site: Site) -> None:
 def die_amid(site: Site, *topics: str) -> None:
     plan = site.plan_backup(*topics)
     with pytest.raises(KeyboardInterrupt):
-        carry_out(
-            plan,
-            make_backup(site.repository, plan, Killed()),
-            repository=site.repository,
-            kafka=site.source.config,
-            runner=Killed(),
-            thresholds=CommitThresholds(),
-        )
+        site.carry_out(plan, runner=Killed(), thresholds=CommitThresholds())
 
 
 def status(site: Site, monkeypatch: pytest.MonkeyPatch, *, after_ms: int = 0) -> BackupStatus:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from offsite.backup.run import LastProgress, carry_out, make_backup
+from offsite.backup.run import LastProgress
 from offsite.engine.runner import RunProgress
 from offsite.kafka.net.backoff import Backoff
 from offsite.model.clock import SystemClock, Wait, longest_wait
@@ -130,15 +130,7 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
             found.append(told(clock))
             return super().run_each(*arguments, **options)
 
-    plan = orders.plan_backup("*")
-    carry_out(
-        plan,
-        make_backup(orders.repository, plan, Slow()),
-        repository=orders.repository,
-        kafka=orders.source.config,
-        runner=Slow(),
-        clock=clock,
-    )
+    orders.carry_out(orders.plan_backup("*"), runner=Slow(), clock=clock)
     assert found == ["", "no progress in orders/0, orders/1, orders/2 and 1 more partition"]
     assert longest_wait() is None
 
