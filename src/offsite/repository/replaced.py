@@ -147,7 +147,7 @@ def _last_whole_commit(state: BackupState, whole: Segment, known_at: int) -> int
     """The newest commit whose history lists `whole` undivided; at commit `known_at`, a part of it was listed."""
     partition = segment_partition(whole)
     for branch in sorted(state.branches, key=lambda branch: branch.number, reverse=True):
-        if branch.partition_id == partition and branch.last_commit <= known_at:
+        if branch.partition_id == partition and branch.last_commit < known_at:  # cut back by then
             if branch.at <= whole.start:  # the segment is newer than this cut
                 break
             if branch.at < whole.end:

@@ -712,6 +712,27 @@ def test_a_parted_segment_stays_while_a_disputed_commit_dropped_one_of_its_parts
     assert verify_deep(backup, InlineRunner()).ok
 
 
+def test_a_segment_goes_that_one_cut_parted_and_a_second_cut_left_below(backup: Backup, store: MemoryStore) -> None:
+    """The second cut closes the history that lists the lower part: that history knows the first cut alone."""
+    parted = backup.state().segments[ORDERS][1]  # [20, 40)
+    at = next(start for start in range(22, 38) if is_border(backup, parted, start))
+    parts = part_segment(parted, at, backup.store)
+    first = CutBack(partition_id=ORDERS, at=at, end=80, epoch=0, leader_epoch=1, below=parts.below, above=parts.above)
+    second = CutBack(partition_id=ORDERS, at=20, end=at, epoch=1, leader_epoch=2)
+    for cut in (first, second):
+        backup.commit(CommitChanges(cut_back=(cut,)), base=backup.state(), writer="w")
+    run_once(backup)
+    let_go(backup, (at, 40, 1))
+    run_once(backup)
+    collect_now(backup)
+    assert keys([parted]) <= bodies(store)
+    let_go(backup, (20, at, 2))
+    run_once(backup)
+    collect_now(backup)
+    assert not keys([parted]) & bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
 @pytest.mark.parametrize("claimed", ["the index", "a body beside the index"])
 def test_an_index_stays_whoever_lists_it_elsewhere(backup: Backup, store: MemoryStore, claimed: str) -> None:
     """In a made-up topic of the same name, which retention drops: as a segment, or as the index of another body."""
