@@ -3,7 +3,8 @@
 A seal is a commit without changes that takes the next number. A process about to commit has read the log before it
 asked for permission. Either the permission was denied; or the log had no seal yet, and the number behind its reading is
 taken by the seal or by a commit before the seal. A process stopped anywhere, for any time, therefore adds nothing
-behind a seal. The seal of a backup without a commit completes no pass: an empty backup would become restorable.
+behind a seal but a second seal. The seal of a backup without a commit completes no pass: an empty backup would become
+restorable.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class BackupSight:
         self._repository = repository
 
     def ends(self, generation: int) -> tuple[str, Mapping[int, int]]:
-        state = self._backup(generation).state()
-        return state.head_hash, {known.partition: end for known, end in state.accounted_ends().items()}
+        backup = self._backup(generation)
+        state = backup.state()
+        return content_hash(backup, state.seq), {known.partition: end for known, end in state.accounted_ends().items()}
 
     def content(self, generation: int) -> Mapping[int, tuple[int, State]]:
         backup = self._backup(generation)
@@ -49,6 +50,14 @@ class BackupSight:
 
     def _backup(self, generation: int) -> Backup:
         return self._repository.backup(SetLayout(name=SET).backup_name(generation))
+
+
+def content_hash(backup: Backup, seq: int) -> str:
+    """The hash of the newest commit up to `seq` that is no seal: a process that was stopped before its seal adds one
+    when it wakes up, behind that of its successor."""
+    while (stored := backup.log.get(seq)) is not None and stored.commit.changes.seal:
+        seq -= 1
+    return stored.hash if stored is not None else ""
 
 
 def content(backup: Backup, state: BackupState, known: PartitionId) -> State:
