@@ -220,6 +220,7 @@ def test_keys_that_could_leave_their_place_are_a_bug(store: Store, key: str) -> 
             read()
 
 
+@pytest.mark.slow
 def test_no_secret_is_shown(store: Store) -> None:
     assert "test-secret" not in repr(store) + store.url
 

@@ -148,6 +148,7 @@ def test_a_reader_that_ends_amid_a_request_of_its_thread_does_not_wait_for_itsel
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 def test_an_interrupted_request_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer, an exit code, would be taken for the number of a process, and that process or group be ended."""
     items = decoded("tell_process")

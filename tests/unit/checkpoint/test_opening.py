@@ -250,6 +250,7 @@ def test_a_session_that_died_is_waited_for_until_its_lease_is_over(site: Site) -
     assert script.now_s == 1000.0, "nobody waits for it again"
 
 
+@pytest.mark.slow
 def test_a_session_that_lives_and_is_silent_fails_the_checkpoint(site: Site) -> None:
     say(site, SignRecord(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
     say(site, SignRecord(sign=Sign.JOIN, session=Session("dead", "d1"), lease_ms=600_000))

@@ -55,6 +55,7 @@ def mechanism_of(text: str) -> str:
     return "".join(MECHANISM.findall(text))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="Java's keytool is not here")
 @pytest.mark.parametrize(("title", "text"), [(title, text) for title, texts in EXAMPLES.items() for text in texts])
 def test_an_example_is_understood(title: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ def test_each_filler_batch_may_be_changed() -> None:
     assert second[0] == 0
 
 
+@pytest.mark.slow
 def test_the_largest_filler_is_smaller_than_what_brokers_take_by_default() -> None:
     assert len(filler_batch(FILLER_MAX_RECORDS)) < 256 * 1024
     with pytest.raises(Bug):

@@ -168,6 +168,7 @@ def test_whoever_is_slow_loses_the_connection_and_holds_nobody_up(monitor: Monit
     until(lambda: not handlers())
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_let_go(clock: AheadClock, patient: None) -> None:
     topics = tuple(replace(FULL.topics[0], topic=f"{n:0200}") for n in range(10_000))
     large = MonitorServer(replace(FULL, topics=topics), listen=parse_address("0"), clock=clock, topics_max=len(topics))

@@ -59,6 +59,7 @@ def test_lines_are_found_by_number_time_and_place(commits: int) -> None:
     check_same(found, [line(seq) for seq in range(1, commits + 1)])
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_is_gone_in_every_chunk() -> None:
     drawn = random.Random(3)
     for _ in range(200):

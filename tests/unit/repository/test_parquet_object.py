@@ -21,6 +21,7 @@ assert os.listdir("/proc/self/task") == before, "a thread that may outlive Pytho
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 def test_reading_parquet_starts_no_thread_that_could_abort_the_process_as_it_ends() -> None:
     subprocess.run([sys.executable, "-c", READ_AND_COUNT], check=True, timeout=60)

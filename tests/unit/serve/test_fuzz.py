@@ -48,6 +48,7 @@ def described(coordinator: FakedClusters, site: Site, monkeypatch: pytest.Monkey
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
+@pytest.mark.slow
 def test_no_request_breaks_it_or_surprises(described: Any) -> None:
     operations = [each.ok() for each in described.get_all_operations()]
     assert len(operations) > 30

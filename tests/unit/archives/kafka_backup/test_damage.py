@@ -202,6 +202,7 @@ def test_a_flip_without_an_index_harms_at_most_the_record_that_it_hits_and_its_n
         assert len(set(found) & set(some)) >= 6, position
 
 
+@pytest.mark.slow
 def test_damage_at_random_never_ends_in_anything_but_a_report() -> None:
     dice = random.Random(20_260_101)
     whole = made(records(0, 40))

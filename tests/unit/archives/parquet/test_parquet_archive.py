@@ -80,6 +80,7 @@ def test_what_a_table_cannot_hold_is_refused_or_counted(
     assert read_all(ParquetReader(files=files)) == [instead]
 
 
+@pytest.mark.slow
 def test_row_groups_are_bounded_and_files_are_the_same_however_records_come(files: ArchiveFolder) -> None:
     noise = random.Random(7)
     records = [record._replace(value=noise.randbytes(8_000)) for record in plain_records(0, 6_000)]

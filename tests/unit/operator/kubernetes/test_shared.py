@@ -184,6 +184,7 @@ def test_a_change_of_what_is_its_own_makes_nothing_count(worlds: tuple[World, Wo
     assert worlds[1].deployment()["spec"]["replicas"] == 2
 
 
+@pytest.mark.slow
 def test_old_data_goes_only_where_all_declare_the_same_expiry(worlds: tuple[World, World]) -> None:
     homes = both(worlds, expiry={"maximumRetention": "30d"})
     rounds(worlds, homes)
@@ -435,6 +436,7 @@ def test_a_stranger_who_speaks_in_the_name_of_a_resource_silences_it_until_it_is
     assert history(worlds[0]).live.beginning.tag == "mine"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_brought_back_as_it_was_is_heard_when_something_is_changed_in_it(
     worlds: tuple[World, World],
 ) -> None:

@@ -105,6 +105,7 @@ def test_it_ends_without_doing_anything_when_it_could_not_be_noted(tmp_path: Pat
     assert not (tmp_path / "flag").exists()
 
 
+@pytest.mark.slow
 def test_it_ends_without_doing_anything_when_its_beginner_is_killed_before_it_was_noted(tmp_path: Path) -> None:
     script = f"""
 import os, signal
