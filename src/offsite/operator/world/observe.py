@@ -33,7 +33,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.lease import Lease, ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.stores.store import Store
+from offsite.stores.store import ObjectInfo, Store
 
 _CACHED_MAX = 4096
 """Backups with cached facts: more than one operator manages."""
@@ -179,17 +179,18 @@ def _seen(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CachedFacts:
     """`descriptor`: bytes of the descriptor; they differ after the backup was deleted and created again. `seq`: number
-    of the newest commit."""
+    of the newest commit; `newest`: its object, which differs after another copy of the backup was put back."""
 
     descriptor: bytes
     seq: int
+    newest: ObjectInfo | None
     facts: BackupFacts
     progress: PassProgress | None
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryFacts:
-    """Implements `FactsReader`. A read of a backup without a new commit costs two requests."""
+    """Implements `FactsReader`. A read of a backup without a new commit costs three requests."""
 
     _cache: dict[tuple[RepositoryPlace, str], _CachedFacts] = field(default_factory=dict, init=False, repr=False)
 
@@ -200,7 +201,7 @@ class RepositoryFacts:
             self._cache.pop(key, None)
             return BackupFacts()
         is_new = cached is None or cached.descriptor != descriptor
-        if cached is not None and not is_new and store.head(layout.commit_key(cached.seq + 1)) is None:
+        if cached is not None and not is_new and _is_newest(store, layout, cached):
             return cached.facts
         try:
             state = Repository.open(store).backup(backup).sound_state()
@@ -212,8 +213,17 @@ class RepositoryFacts:
         if len(self._cache) >= _CACHED_MAX:
             self._cache.clear()
         if not state.unreadable:
-            self._cache[key] = _CachedFacts(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
+            newest = store.head(layout.commit_key(state.seq))
+            self._cache[key] = _CachedFacts(
+                descriptor=descriptor, seq=state.seq, newest=newest, facts=facts, progress=state.progress
+            )
         return facts
+
+
+def _is_newest(store: Store, layout: BackupLayout, cached: _CachedFacts) -> bool:
+    """Whether the commit behind the facts is still there, and the newest one."""
+    newest, following = (store.head(layout.commit_key(seq)) for seq in (cached.seq, cached.seq + 1))
+    return newest == cached.newest and following is None
 
 
 def _default_commit(store: Store, state: BackupState) -> int:

@@ -94,6 +94,18 @@ def test_a_backup_that_was_deleted_is_forgotten() -> None:
     assert facts.read(PLACE, store, "b") == BackupFacts()
 
 
+def test_a_backup_of_which_an_older_copy_was_put_back_is_read_anew() -> None:
+    store, facts = MemoryStore(), RepositoryFacts()
+    backup = new_backup(store)
+    run_once(backup)
+    older = dict(store.objects)
+    run_once(backup)
+    assert facts.read(PLACE, store, "b").latest_commit == 2
+    store.objects = older
+
+    assert facts.read(PLACE, store, "b").latest_commit == 1
+
+
 def test_a_pass_under_way_is_seen_to_get_on_by_its_own_commits_only() -> None:
     backup, facts = new_backup(MemoryStore()), RepositoryFacts()
     state = run_once(backup)
