@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Self, TypeAlias
 
 from offsite.log.batch import LastBatch, scan
@@ -65,6 +66,8 @@ UID = "aaaaaaaa-1"
 MINIMUM_MS = 50_000
 TOPICS = ("orders", "users")
 ALL = ["orders", "users"]
+LOOKS_OF_AN_OPERATOR = 20
+"""From its start to its end, on average: it remembers what it saw of backups."""
 
 Block: TypeAlias = int
 """A batch of the source, by its number in the log."""
@@ -208,6 +211,7 @@ class ExpiryWorld(SeededWorld):
         self.has_time = self.rng.random() < 0.6
         self.spec: dict[str, object] = {}
         self.places: list[RepositoryPlace] = []
+        self.facts, self.operator_ends = RepositoryFacts(), Random(f"operators {seed}")
         for store in self.stores.values():
             Repository.init(store)
         self.declare()
@@ -361,6 +365,8 @@ class ExpiryWorld(SeededWorld):
 
     def operate(self, *, fails_at: int = -1) -> None:
         stores = {url: FaultyStore(store, fails_at=fails_at) for url, store in self.stores.items()}
+        if self.operator_ends.random() < 1 / LOOKS_OF_AN_OPERATOR:  # its successor knows nothing
+            self.facts = RepositoryFacts()
         eyes = Observer(
             open_store=lambda place: stores[place.repository], facts=self, agents=self, identity=identity("operator")
         )
@@ -580,7 +586,7 @@ class ExpiryWorld(SeededWorld):
         return {key: data for key, data in self.stores[url].objects.items() if key.startswith(prefix)}
 
     def read(self, place: RepositoryPlace, store: Store, backup: str) -> BackupFacts:
-        return RepositoryFacts().read(place, store, backup)
+        return self.facts.read(place, store, backup)
 
     def observe(self, uid: str) -> ObservedAgents:  # as `Agents`
         return ObservedAgents(configured=self.configured, ready=1)
