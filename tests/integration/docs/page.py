@@ -26,7 +26,7 @@ _MASKS = (
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}"), "RESTORE"),
     (re.compile(r"\d{20}-[0-9a-f]{8}"), "START-ATTEMPT"),
     (re.compile(r"\[\d+, \d+\): "), "RANGE: "),
-    (re.compile(r"\b[\w-]{22}(?=, (topics|after|first|this|offsets)| against| into|$)"), "CLUSTER"),
+    (re.compile(r"\b[\w-]{22}(?=, (topics|after|first|this|offsets|but)| against| into|$)"), "CLUSTER"),
     (re.compile(r"head (\d+):[0-9a-f]{16}"), r"head \1:HASH"),
     (re.compile(r"pid \d+"), "PID"),
     (re.compile(r"process \d+ of \S+ on \S+"), "WHO"),
