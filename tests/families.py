@@ -56,7 +56,6 @@ COMPUTING = 1
 WITH_BROKERS = "tests/integration/"
 SECOND_BROKER = "second_broker"
 LONG_FILES = (
-    "tests/integration/e2e/test_secrets_on_the_wire.py",
     "tests/integration/docs/test_docs_run.py",
     "tests/integration/operator/test_declared_backup.py",
     "tests/integration/browser/test_slow_store.py",

@@ -52,6 +52,7 @@ def topic(site: Site) -> str:
     return topic
 
 
+@pytest.mark.soak
 def test_a_coordinator_logs_in(site: Site, topic: str, serve: Serve, tmp_path: Path) -> None:
     Repository.init(open_store(str(tmp_path / "repository")))
     coordinator = serve("--kafka-config", write(tmp_path / "client.properties", site.right))
@@ -75,6 +76,7 @@ def test_a_program_logs_in(site: Site, topic: str, tmp_path: Path) -> None:
     assert ended.stdout.split() == [str(RECORDS), str(RECORDS), "True"], ended.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_declared_backup_logs_in(site: Site, tmp_path: Path) -> None:
     own = {name: os.environ[name] for name in ("AWS_CONFIG_FILE",) if name in os.environ}

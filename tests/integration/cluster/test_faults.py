@@ -54,6 +54,7 @@ def export(trial: Trial, fault: Fault, seed: int) -> None:
     trial.assert_whole(made, found)
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_or_doubled_over_brokers_that_die(trial: Trial) -> None:
     round_trip(trial, broker_killed, seed=1, modes=["preserve"])
 

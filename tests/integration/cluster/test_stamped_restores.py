@@ -46,7 +46,8 @@ _numbers = itertools.count()
 pytestmark = pytest.mark.timeout(240 + 20 * CHECKPOINTS)
 
 
-@pytest.mark.parametrize("form", [StampForm.MARKERS, pytest.param(StampForm.ACKS, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("form", [StampForm.MARKERS, StampForm.ACKS])
 def test_no_checkpoint_of_participants_is_inconsistent(
     trial: Trial, broker: SandboxInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: StampForm
 ) -> None:

@@ -181,6 +181,7 @@ def scene(login: Login, kind: str, folder: Path, scratch: Path, *, of_workers: M
             yield Scene(login=login, folder=folder, spark=spark, watch=watch, environment=environment, topic=topic)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", SPARKS)
 @pytest.mark.parametrize("site", [by_profile, by_kerberos_keytab])
 def test_no_secret_of_a_login_outside_of_the_file_is_seen(site: Site, kind: str, tmp_path: Path, scratch: Path) -> None:

@@ -86,6 +86,7 @@ def assert_nowhere_but_on_the_wire(seen: Evidence) -> None:
     assert (seen.files, seen.environments, seen.pages_with_secrets, seen.printed) == ([], [], [], [])
 
 
+@pytest.mark.soak
 def test_with_secrets_read_on_executors_none_is_in_any_packet_or_file(in_the_open: Mapping[str, Evidence]) -> None:
     seen = in_the_open["on-executors"]
     assert seen.exit_codes == [0, 0], seen.stderr[-4000:]
@@ -95,6 +96,7 @@ def test_with_secrets_read_on_executors_none_is_in_any_packet_or_file(in_the_ope
     assert_nowhere_but_on_the_wire(seen)
 
 
+@pytest.mark.soak
 def test_a_secret_that_is_sent_in_clear_is_found_in_sparks_own_network(in_the_open: Mapping[str, Evidence]) -> None:
     """Who looks can see."""
     seen = in_the_open["in-clear"]
@@ -105,6 +107,7 @@ def test_a_secret_that_is_sent_in_clear_is_found_in_sparks_own_network(in_the_op
     assert_nowhere_but_on_the_wire(seen)
 
 
+@pytest.mark.soak
 def test_without_encryption_a_run_is_refused_before_a_secret_is_sent(in_the_open: Mapping[str, Evidence]) -> None:
     seen = in_the_open["refused"]
     error = json.loads(seen.stderr.splitlines()[-1])["error"]

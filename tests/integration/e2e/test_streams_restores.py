@@ -96,6 +96,7 @@ def faults_after(groups: Groups, counts: Counts, commit: int, cut: CutChoice) ->
     return faults
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("busy", [1000], indirect=True)
 def test_a_streams_application_goes_on_from_a_run_and_from_a_round(groups: Groups, busy: Busy) -> None:

@@ -43,6 +43,7 @@ def test_without_the_archive_an_executor_without_offsite_is_named(
     assert "offsite spark pack" in raised.value.hint
 
 
+@pytest.mark.soak
 def test_with_the_archive_a_worker_runs_the_archives_offsite(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "offsite.pex"
     made = pack(file, compress=False)  # seconds, not half a minute

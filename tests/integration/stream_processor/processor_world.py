@@ -69,7 +69,7 @@ class NodeProcess:
     def __init__(self, place: Place) -> None:
         options = ["--name", place.name, "--bootstrap", place.bootstrap, "--folder", str(place.folder)]
         command = [sys.executable, "-m", "examples.stream_processor", *options, "--store", place.store_url, "node"]
-        self._log = place.folder.parent / f"node-{next(_numbers)}.log"
+        self._log, self._is_ended = place.folder.parent / f"node-{next(_numbers)}.log", False
         with self._log.open("wb") as log:
             path = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "participant" / "src")])
             self._process = subprocess.Popen(
@@ -77,10 +77,12 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
+        self._is_ended = True
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
+        self._is_ended = True
         self._process.terminate()
         try:
             self._process.wait(PATIENCE_S)
@@ -89,7 +91,9 @@ class NodeProcess:
 
     def has_died(self) -> str:
         """What it said, if it ended by itself; a node never does."""
-        return "" if self._process.poll() is None else self._log.read_text() or "it said nothing"
+        if self._process.poll() is None or self._is_ended:
+            return ""
+        return self._log.read_text() or "it said nothing"
 
 
 class Traffic:
