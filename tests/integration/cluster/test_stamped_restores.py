@@ -47,7 +47,7 @@ pytestmark = pytest.mark.timeout(240 + 20 * CHECKPOINTS)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("form", [StampForm.MARKERS, StampForm.ACKS])
+@pytest.mark.parametrize("form", StampForm)
 def test_no_checkpoint_of_participants_is_inconsistent(
     trial: Trial, broker: SandboxInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: StampForm
 ) -> None:

@@ -222,8 +222,8 @@ class RepositoryFacts:
 
 def _is_newest(store: Store, layout: BackupLayout, cached: _CachedFacts) -> bool:
     """Whether the commit behind the facts is still there, and the newest one."""
-    newest, following = (store.head(layout.commit_key(seq)) for seq in (cached.seq, cached.seq + 1))
-    return newest == cached.newest and following is None
+    is_there = store.head(layout.commit_key(cached.seq)) == cached.newest
+    return is_there and store.head(layout.commit_key(cached.seq + 1)) is None
 
 
 def _default_commit(store: Store, state: BackupState) -> int:
