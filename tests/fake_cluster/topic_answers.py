@@ -48,7 +48,7 @@ def metadata(cluster: FakeCluster, asked: Any) -> Answer:
     address = cluster.advertised or cluster.address
     broker = {"node_id": NODE, "host": address.host, "port": address.port, "rack": ""}
     return {
-        "brokers": [broker],
+        "brokers": [broker] if cluster.knows_brokers else [],
         "cluster_id": cluster.cluster_id,
         "controller_id": NODE,
         "topics": [_described(cluster, name) for name in names],

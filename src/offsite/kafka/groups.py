@@ -43,7 +43,7 @@ from offsite.kafka.protocol.share_groups import (
 from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupTable
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import Denied, KafkaTooOld, KafkaUnavailable, KafkaUnreachable
+from offsite.model.errors import Denied, KafkaTooOld, KafkaUnavailable
 from offsite.model.journal import decided
 from offsite.model.names import named
 
@@ -307,10 +307,7 @@ class GroupClient:
 
         def ask() -> Mapping[int, T]:
             answers: dict[int, T] = {}
-            brokers = self._router.metadata([]).brokers
-            if not brokers:  # of a broker that has just begun: no broker is no answer
-                raise KafkaUnreachable("the broker asked knows no brokers of its cluster yet")
-            for node_id in brokers:
+            for node_id in self._router.metadata([]).brokers:
                 with self._router.lease_broker(node_id) as connection:
                     answers[node_id] = read(node_id, connection)
             return answers

@@ -80,19 +80,6 @@ class Connection:
         return {"workers": positions.pop(0) if len(positions) > 1 else positions[0]}
 
 
-class Joining(VirtualClock):
-    """A clock by which a broker joins the cluster at `at_s`."""
-
-    def __init__(self, brokers: Brokers, *, at_s: float) -> None:
-        super().__init__()
-        self._brokers, self._at_s = brokers, at_s
-
-    def sleep(self, duration_s: float) -> None:
-        super().sleep(duration_s)
-        if self.now_s >= self._at_s:
-            self._brokers.releases = {1: {}}
-
-
 def client_of(brokers: Brokers) -> GroupClient:
     return GroupClient(brokers, clock=VirtualClock())  # type: ignore[arg-type]
 
@@ -126,20 +113,6 @@ def test_offsets_are_requested_in_a_version_that_each_coordinator_has() -> None:
     client = client_of(Brokers([{Api.OFFSET_FETCH: 7}, {Api.OFFSET_FETCH: 8}]))
     fetched = client.offsets([ListedGroup(group="workers", kind="classic", state="Empty")])
     assert (list(fetched.groups), fetched.failed) == (["workers"], ())
-
-
-@pytest.mark.parametrize("joins", [True, False])
-def test_a_cluster_whose_brokers_are_not_known_yet_has_not_no_groups(joins: bool) -> None:
-    """A broker that begins may answer before it knows any broker: the groups counted as deleted."""
-    brokers = Brokers([])
-    listed = [ListedGroup(group="workers", kind="classic", state="Empty")]
-    client = GroupClient(brokers, clock=Joining(brokers, at_s=5.0 if joins else 500.0))  # type: ignore[arg-type]
-    if joins:
-        assert [group.group for group in client.list()] == ["other"]
-        return
-    for read in (client.list, lambda: client.offsets(listed)):
-        with pytest.raises(KafkaUnreachable, match="knows no brokers of its cluster yet"):
-            read()
 
 
 def test_brokers_that_set_no_positions_are_named() -> None:

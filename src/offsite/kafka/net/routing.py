@@ -148,12 +148,18 @@ class Router:
         """Partitions whose leader did not tell bounds: a following run asks again in every round."""
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
-        """Fetch metadata from any broker, and keep the leaders for `leader`. None asks for all topics. Raises
-        `KafkaUnavailable`, `Denied`."""
+        """Fetch metadata from any broker that knows its cluster, and keep the leaders for `leader`. None asks for all
+        topics. Raises `KafkaUnavailable`, `Denied`.
+
+        A broker that has just begun may answer without any broker, and without topics: that is no answer.
+        """
 
         def ask(connection: Connection) -> ClusterMetadata:
             version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
-            return connection.call(metadata_request(topics, version=version, operations=operations))
+            metadata = connection.call(metadata_request(topics, version=version, operations=operations))
+            if not metadata.brokers:
+                raise KafkaUnreachable(f"{connection.address} knows no brokers of its cluster yet")
+            return metadata
 
         metadata = self._ask_any(ask)
         self._keep(metadata)
