@@ -25,7 +25,7 @@ from offsite.model.selection import TopicSelection
 from offsite.points.restore_point import PointRequest
 from offsite.repository.generation_sets.entry import Founding
 from offsite.repository.generation_sets.ledger import SetLayout
-from offsite.repository.removal import Announce
+from offsite.repository.removal import SETTLED_MS, Announce
 from offsite.stores.open_store import open_archive_files
 
 
@@ -100,7 +100,11 @@ class ArchiveTarget:
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark
-        self.remove(generation, announce)
+        """Delete files that came back, once nothing was put there for a day: somebody may bring the archive back."""
+        files = open_archive_files(self._place(generation))
+        newest_ms = max((info.modified_ms for info in files.list()), default=0)
+        if newest_ms and newest_ms < files.now_ms() - SETTLED_MS:
+            self.remove(generation, announce)
 
     def _job(self, generation: int) -> ExportJob:
         workshop, cluster_id = self._workshop, self._founding.cluster_id

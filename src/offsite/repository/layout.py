@@ -362,8 +362,7 @@ def folders_below(store: Store, prefix: str) -> Iterator[str]:
 
 def parse_pack_key(key: str) -> int | None:
     """The number of the newest commit when the pack was begun, if `key` is the key of a pack, else None."""
-    match = _PACK.fullmatch(key)
-    return int(match[1]) if match else None
+    return _number(_PACK.fullmatch(key))
 
 
 def lies_below(key: str, prefix: str) -> bool:
@@ -374,14 +373,12 @@ def lies_below(key: str, prefix: str) -> bool:
 
 def parse_commit_key(key: str) -> int | None:
     """The sequence number in the key of a commit, else None."""
-    match = _COMMIT.fullmatch(key)
-    return int(match[1]) if match else None
+    return _number(_COMMIT.fullmatch(key))
 
 
 def parse_catalog_key(key: str) -> int | None:
     """The sequence number in the key of a catalog's seal, else None."""
-    match = _CATALOG.fullmatch(key)
-    return int(match[1]) if match else None
+    return _number(_CATALOG.fullmatch(key))
 
 
 def parse_checkpoint_key(key: str) -> tuple[int, str] | None:
@@ -393,14 +390,18 @@ def parse_checkpoint_key(key: str) -> tuple[int, str] | None:
 
 def parse_part_key(key: str) -> int | None:
     """The number of the first catalog that names the part, in the part's key, else None."""
-    match = _CATALOG_PART.fullmatch(key)
-    return int(match[1]) if match else None
+    return _number(_CATALOG_PART.fullmatch(key))
 
 
 def parse_snapshot_key(key: str) -> int | None:
     """The number of the commit for which groups, cluster settings or a cut were stored, else None."""
-    match = _SNAPSHOT.fullmatch(key)
-    return int(match[1] or match[2]) if match else None
+    return _number(_SNAPSHOT.fullmatch(key))
+
+
+def _number(match: re.Match[str] | None) -> int | None:
+    """The number in a key. A number above the range of commits gives None, because only strangers write such keys."""
+    number = int(match[match.lastindex or 0]) if match else MAX_OFFSET
+    return number if number < MAX_OFFSET else None
 
 
 def _padded(number: int) -> str:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
+from offsite.model.bounds import whole_number
 from offsite.model.errors import DamagedObject, LeaseHeld, LeaseTakenOver, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
@@ -32,6 +33,8 @@ _DEAD = frozenset("ZXx")
 
 TTL_S = 30.0
 BEAT_S = 5.0
+_TERM_MAX = 10**12 - 1
+"""The last term that has a key (see `layout`)."""
 _STRANGE = "no offsite process wrote the object: delete it, and check who has write access"
 
 
@@ -78,17 +81,37 @@ class ProcessIdentity:
         return f"process {self.pid} of {self.user} on {self.host}"
 
     def is_gone(self, *, seen_from: ProcessIdentity) -> bool:
-        """Whether the process is certainly dead; `seen_from`: the process that asks."""
+        """Whether the process is certainly dead; `seen_from`: the process that asks. What cannot be read of a process
+        (of another user, or with too many open files) proves nothing."""
         here = (seen_from.host, seen_from.boot, seen_from.namespace)
-        is_number = self.pid.isascii() and self.pid.isdecimal()
-        if not (self.boot and is_number) or (self.host, self.boot, self.namespace) != here:
+        pid = whole_number(self.pid)
+        if not self.boot or pid is None or (self.host, self.boot, self.namespace) != here:
             return False
-        stat = _stat(int(self.pid))
-        return stat is None or stat[_STATE] in _DEAD or stat[_START_TIME] != self.started
+        if not _exists(pid):
+            return True
+        stat = _stat(pid)
+        return stat is not None and (stat[_STATE] in _DEAD or self.started not in {"", stat[_START_TIME]})
+
+    def is_running(self, *, seen_from: ProcessIdentity) -> bool:
+        """Whether the process is certainly alive, and no other process has its number; `seen_from`: the process that
+        asks."""
+        stat = None if self.is_gone(seen_from=seen_from) else _stat(whole_number(self.pid) or 0)
+        return stat is not None and stat[_START_TIME] == self.started
+
+
+def _exists(pid: int) -> bool:
+    """Whether a process has the number, also one that this user may not look at."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _stat(pid: int) -> tuple[str, ...] | None:
-    """The system's status fields of a process, None without such a process."""
+    """The system's status fields of a process, None if they cannot be read."""
     return tuple(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()) or None
 
 
@@ -162,6 +185,8 @@ class Lease:
                     raise self.held_by(newest)
                 warned("take-over", why="asked for", lease=self.resource, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
+            if term > _TERM_MAX:
+                raise DamagedObject(f"no term can follow {self.key(_TERM_MAX, 'claim')}", hint=_STRANGE)
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
             data = _CLAIM.encode(claim)
             if self.store.put_if_absent(self.key(term, "claim"), data) is not PutResult.OTHER:
@@ -193,13 +218,17 @@ class Lease:
         self.store.put_overwrite(self.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
-        """Check that the claim still counts. Raises `LeaseTakenOver` if a later term has begun."""
-        if (later := self._claim_of(claim.term + 1)) is None:
+        """Check that the claim still counts. Raises `LeaseTakenOver` if a later term has begun, or if the claim is
+        gone: who deletes old terms holds a later one."""
+        if (later := self._claim_of(claim.term + 1)) is not None:
+            holder, since = later.holder.text, f" at {format_time(later.since_ms)}"
+        elif self.store.head(self.key(claim.term, "claim")) is None:
+            holder, since = "another process", ""
+        else:
             return
-        warned("fence", why="it was taken over", lease=self.resource, holder=later.holder.text)
+        warned("fence", why="it was taken over", lease=self.resource, holder=holder)
         raise self.taken_over(
-            f"{self.resource} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
-            "this process has stopped",
+            f"{self.resource} was taken over by {holder}{since}: this process has stopped",
             hint="the other process is not affected: wait for its end",
         )
 

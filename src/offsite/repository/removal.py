@@ -9,13 +9,16 @@ Opening a backup needs the descriptor. The descriptor is deleted next, and `remo
 remaining objects are no damage. The history follows, from the catalogs and the newest commit on, and the data last. A
 crash anywhere leaves less than before, and the same call continues. Only keys below the backup's own prefix are
 deleted, by their listed names. `removed.json` is put before the descriptor is deleted: a later call that finds both
-cannot tell a returned backup from a removal that ended in between.
+cannot tell a returned backup from a removal that ended in between. The descriptor is looked for before every few
+deletes: a process that was stopped for long stops at a backup that somebody brought back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TypeVar
 
 from offsite.model.errors import BackupGoing, check
 from offsite.model.journal import decided, warned
@@ -25,6 +28,8 @@ from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BackupLayout, own_objects
 from offsite.stores.store import ObjectInfo, Store, is_key
+
+ObjectT = TypeVar("ObjectT")
 
 Announce = Callable[[int], None]
 """Called with the existing bytes before the first of them is deleted; not called where nothing exists."""
@@ -102,14 +107,20 @@ def remove_backup(
     announce: Announce,
     is_decided: bool = False,
 ) -> bool:
-    """Remove all of the backup; False where `is_read` reports a reader: everything stays for the next call.
-    `is_decided`: see `begin_removal`. Raises the errors of the store and of `announce`."""
+    """Remove all of the backup; False where `is_read` reports a reader: everything stays for the next call. False also
+    where somebody brought the backup back meanwhile: the rest stays. `is_decided`: see `begin_removal`. Raises the
+    errors of the store and of `announce`."""
     if not begin_removal(store, layout, is_read=is_read, is_decided=is_decided):
         return False
     _announced([info for info in _below(store, layout) if info.key != layout.removing_key], announce)
     store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     store.delete(layout.descriptor_key)
-    deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))
+    deleted = 0
+    for batch in _batches(chain(_history(store, layout), _keys_below(store, layout))):
+        if store.head(layout.descriptor_key) is not None:  # while this process was stopped
+            warned("removal_stopped", why="somebody brought the backup back", backup=layout.backup)
+            return False
+        deleted += _delete(store, layout, batch)
     store.delete(layout.removing_key)
     decided("remove", why="another backup replaced it, or a person decided so", backup=layout.backup, objects=deleted)
     return True
@@ -181,15 +192,17 @@ def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
 
 
 def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
-    return (info.key for info in _below(store, layout) if info.key != layout.removing_key)
+    yield from (info.key for info in _below(store, layout) if info.key != layout.removing_key)
 
 
 def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
     return tuple(info for info in own_objects(store.list(layout.prefix)) if info.key != layout.removed_key)
 
 
-def _batches(objects: Sequence[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
-    return (objects[begin : begin + _BATCH] for begin in range(0, len(objects), _BATCH))
+def _batches(objects: Iterable[ObjectT]) -> Iterator[Sequence[ObjectT]]:
+    remaining = iter(objects)
+    while batch := tuple(islice(remaining, _BATCH)):
+        yield batch
 
 
 def _announced(objects: Sequence[ObjectInfo], announce: Announce) -> None:
@@ -197,7 +210,7 @@ def _announced(objects: Sequence[ObjectInfo], announce: Announce) -> None:
         announce(sum(info.size_bytes for info in objects))
 
 
-def _delete(store: Store, layout: BackupLayout, keys: Iterator[str]) -> int:
+def _delete(store: Store, layout: BackupLayout, keys: Iterable[str]) -> int:
     deleted = 0
     for key in keys:
         check(key.startswith(layout.prefix) and key != layout.removed_key, f"{key} is not of {layout.prefix}")

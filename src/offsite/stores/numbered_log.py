@@ -86,10 +86,17 @@ class Ledger(Generic[EntryT, StateT]):
 
     def append(self, entry: EntryT, *, to: StateT) -> StateT | None:
         """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
-        `EntryRefusedError` for an entry that `to` does not allow, and the errors of the store: after
-        `PutOutcomeUnknown` a further read shows the outcome."""
+        `EntryRefusedError` for an entry that `to` does not allow, `DamagedObject` if the last entry of `to` is gone:
+        its numbers would be used twice. Raises the errors of the store: after `PutOutcomeUnknown` a further read shows
+        the outcome."""
         data = self.form.encode(entry)
         state = self.form.apply(to, entry, hash_of(data))
+        if to.seq and self.store.head(self.key(to.seq)) is None:
+            raise DamagedObject(
+                f"{self.key(to.seq)} was read before and is missing now: there is an older state of the store, or "
+                "another store in its place",
+                hint=HINT,
+            )
         # equal bytes are our own, after a lost answer: entries hold a random word
         return state if self.store.put_if_absent(self.key(to.seq + 1), data) is not PutResult.OTHER else None
 

@@ -280,6 +280,7 @@ HOSTILE: dict[str, tuple[str, Any]] = {
     "a thousand million partitions": ("topics", [{**SHAPE, "partitions": 10**9}]),
     "a topic with a cursor in its name": ("topics", [{**SHAPE, "topic": "a\x1b[2Jb"}]),
     "half a surrogate pair": ("writer", "\ud800"),
+    "half a surrogate pair as a name": ("topics", [{**SHAPE, "configs": {"\ud800": "a"}}]),
     "a time that no clock shows": ("committed_at_ms", 10**18),
     "a hole that ends before it begins": ("holes", [{**PLACE, "start": 2, "end": 1, "reason": "retention"}]),
     "a log that was cut back to behind its end": ("cut_back", [{**CUT, "at": 3}]),

@@ -201,6 +201,18 @@ def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
         book.ledger.read()
 
 
+def test_nothing_is_decided_behind_an_entry_that_is_gone(book: Book) -> None:
+    """An older copy of the repository was put back under a process that knows the newest entry."""
+    book.upto_switch()
+    later = book.entry(GenerationEntryKind.SEALED, B, 1)
+    for seq in (7, 8):
+        book.store.delete(book.ledger.key(seq))
+    with pytest.raises(DamagedObject, match=r"0008.json was read before and is missing now"):
+        book.ledger.append(later, to=book.state)
+    assert book.store.head(book.ledger.key(later.seq)) is None
+    assert book.ledger.read().seq == 6
+
+
 def test_a_forged_entry_is_damage(book: Book) -> None:
     book.upto_switch()
     forged = book.entry(GenerationEntryKind.REMOVING, A, 1)
@@ -296,6 +308,29 @@ def test_while_it_is_asked_who_reads_nothing_begins_and_a_crash_then_loses_nothi
     assert not was_brought_back(store, backup.layout)
     assert remove_backup(store, backup.layout, is_read=lambda: False, announce=lambda _: None)
     assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
+
+
+def test_a_removal_that_slept_takes_nothing_that_was_brought_back(repository: Repository) -> None:
+    backup, store = filled(repository), repository.store
+    assert isinstance(store, MemoryStore)
+    for _ in range(6):
+        run_once(backup)
+    whole = dict(store.objects)
+
+    class Slept(FaultyStore):
+        deleted = 0
+
+        def delete(self, key: str) -> None:
+            super().delete(key)
+            self.deleted += 1
+            if self.deleted == 21:  # the descriptor, and the first few
+                store.objects |= whole
+
+    slept = Slept(store)
+    assert not remove_backup(slept, backup.layout, is_read=lambda: False, announce=lambda _: None)
+    assert slept.deleted == 21
+    assert repository.backup("pair.gen-1").state().seq == 9
+    assert whole.items() <= store.objects.items()
 
 
 def removed(repository: Repository) -> tuple[MemoryStore, BackupLayout]:

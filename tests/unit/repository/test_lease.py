@@ -185,6 +185,48 @@ def test_a_claim_to_the_last_number_of_eight_digits_stops_nobody(terms: Lease, s
         terms.end(claimed)
 
 
+def test_no_number_can_follow_the_last_one_and_nobody_asks_for_ever(terms: Lease, store: LaterStore) -> None:
+    first, last = terms.claim(MINE, "a", take_over=False), 999_999_999_999
+    store.put_if_absent(terms.key(last, "claim"), _CLAIM.encode(replace(first, term=last)))  # type: ignore[operator]
+    store.later_s = TTL_S + 1
+    for _ in range(2):
+        with pytest.raises(DamagedObject, match="no term can follow") as refusal:
+            terms.claim(MINE, "b", take_over=False)
+    assert "delete it" in refusal.value.hint
+
+
+def test_who_slept_while_its_term_was_swept_learns_of_it(terms: Lease, store: LaterStore) -> None:
+    """The third one deletes the claim of the second one, by which the first one would have learned of it."""
+    first = terms.claim(MINE, "a", take_over=False)
+    terms.check(first)
+    for term in (2, 3):
+        terms.claim(MINE, "b", take_over=True)
+        for part in ("beat", "end", "claim"):
+            store.delete(terms.key(term - 1, part))  # type: ignore[operator]
+    with pytest.raises(RestoreTakenOver, match="another process"):
+        terms.beat(first)
+    assert store.head(terms.key(1, "beat")) is None  # type: ignore[operator]
+
+
+def test_a_process_that_cannot_be_looked_at_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsite.repository.lease._stat", lambda _: None)  # hidepid, or too many open files
+    assert not MINE.is_gone(seen_from=MINE)
+    assert not MINE.is_running(seen_from=MINE)
+    assert replace(MINE, pid="4194305").is_gone(seen_from=MINE)
+
+
+@pytest.mark.parametrize("pid", ["9" * 18, "9" * 5000, "-1", "\u0663", ""])
+def test_a_number_that_no_process_can_have_is_no_error(pid: str) -> None:
+    assert replace(MINE, pid=pid).is_gone(seen_from=MINE) is (pid == "9" * 18)
+    assert not replace(MINE, pid=pid).is_running(seen_from=MINE)
+
+
+def test_a_process_whose_start_was_not_readable_is_not_gone() -> None:
+    unread = replace(MINE, started="")
+    assert not unread.is_gone(seen_from=MINE)
+    assert not unread.is_running(seen_from=MINE)
+
+
 def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
     assert replace(MINE, started="1").is_gone(seen_from=MINE)
     assert not MINE.is_gone(seen_from=MINE)

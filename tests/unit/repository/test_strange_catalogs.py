@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.points.incarnations import IncarnationCriteria, find_incarnations
 from offsite.repository.catalogs.seal import CatalogSeal, HistoryRef, decode_seal, encode_seal
 from offsite.repository.commit import damaged_commit
 from offsite.repository.commit_history import LINES_PER_CHUNK, PartRef
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, parse_commit_key, parse_pack_key
 from offsite.repository.segments.part import SegmentPart, read_part, write_part
+from tests.backups import new_backup, run_once
 from tests.fake_cluster.site import Site, open_site
+from tests.memory_store import MemoryStore
 
 LAYOUT = BackupLayout(backup="nightly")
 PART = SegmentPart(
@@ -80,3 +83,19 @@ def _backed_up(site: Site) -> Any:
     site.source.write("orders", [b"a"])
     site.back_up("*")
     return site.backup.state()
+
+
+@pytest.mark.parametrize("kind", ["commits", "catalog"])
+def test_a_number_above_all_numbers_of_commits_names_nothing(kind: str) -> None:
+    """Whoever may create objects could close a backup without a catalog to everybody, with "a bug in offsite"."""
+    store = MemoryStore()
+    backup = new_backup(store)
+    run_once(backup)
+    store.put_if_absent(f"{backup.layout.prefix}{kind}/{'9' * 20}.json", b"{}")
+    for _ in range(2):
+        assert [result for _, result in backup.log.try_read(after=1)] == []
+        assert backup.sound_state().unreadable == ""
+        run_once(backup)
+        store.objects.pop(backup.layout.commit_key(2))
+    assert parse_pack_key(f"backups/b/packs/{'9' * 20}-0123abcd.pack") is None
+    assert parse_commit_key(backup.layout.commit_key(MAX_OFFSET - 1)) == MAX_OFFSET - 1

@@ -266,7 +266,7 @@ def _listed(element: Any) -> Form:  # noqa: ANN401  # any annotation
 def _mapped(form: Form) -> Form:
     def read(document: JsonObject, name: str) -> object:
         child = document.child(name)
-        return tuple((key, form.read(child, key)) for key in sorted(child.fields))
+        return tuple((key, form.read(child, key)) for key in child.names(name))
 
     write = form.write
     return Form(read, dict if write is None else lambda pairs: {key: write(value) for key, value in pairs})

@@ -124,7 +124,13 @@ class JsonObject:
     def text_map(self, name: str) -> tuple[tuple[str, str], ...]:
         """Read an object of texts as sorted pairs."""
         child = self.child(name)
-        return tuple((key, child.text(key)) for key in sorted(child.fields))
+        return tuple((key, child.text(key)) for key in child.names(name))
+
+    def names(self, of: str) -> Sequence[str]:
+        """The names of all members, sorted. `of`: the field that holds the object."""
+        if not all(map(self._may_be_text, self.fields)):
+            raise self.wrong(of, "an object with text for names")
+        return sorted(self.fields)
 
     def child(self, name: str) -> Self:
         return self._object(name, self.fields.get(name))

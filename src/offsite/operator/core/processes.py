@@ -109,11 +109,18 @@ def _spawned(command: Sequence[str], launch: ProcessLaunch, log: Path) -> subpro
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether a process of the local machine still runs. False for a process of an earlier boot or of a former
+    """Whether a process of the local machine may still run. False for a process of an earlier boot or of a former
     container."""
     mine = ProcessIdentity.current()
     _reap()
     return is_here(identity) and not replace(identity, host=mine.host).is_gone(seen_from=mine)
+
+
+def _is_running(identity: ProcessIdentity) -> bool:
+    """Whether a process of the local machine still runs, without any doubt that it is this one."""
+    mine = ProcessIdentity.current()
+    _reap()
+    return is_here(identity) and replace(identity, host=mine.host).is_running(seen_from=mine)
 
 
 def is_here(identity: ProcessIdentity) -> bool:
@@ -125,14 +132,14 @@ def is_here(identity: ProcessIdentity) -> bool:
 
 def terminate(identity: ProcessIdentity) -> None:
     """Send SIGTERM. The process ends its children."""
-    if is_alive(identity):
+    if _is_running(identity):
         with suppress(ProcessLookupError):
             os.kill(int(identity.pid), signal.SIGTERM)
 
 
 def kill(identity: ProcessIdentity) -> None:
     """End the process and its process group at once."""
-    if is_alive(identity):
+    if _is_running(identity):
         with suppress(ProcessLookupError):
             os.killpg(int(identity.pid), signal.SIGKILL)
 

@@ -158,9 +158,19 @@ class HttpKubernetesApi:
             raise KubernetesUnavailable(f"the API of Kubernetes did not answer: {error}") from error
         finally:
             connection.close()
+        if answer.status in {HTTPStatus.OK, HTTPStatus.NOT_FOUND} and not _is_answer(answer.status, document):
+            raise KubernetesUnavailable(f"{method} {path}: {answer.status}, but not by the API of Kubernetes")
         if answer.status >= HTTPStatus.BAD_REQUEST and answer.status != HTTPStatus.NOT_FOUND:
             raise _refused(f"{method} {path}", answer.status, document)
         return answer.status, cast("dict[str, Any]", document)
+
+
+def _is_answer(status: int, document: object) -> bool:
+    """Whether a document is by an API server. Of the 404 of anything before the server (a balancer, a proxy) nobody may
+    conclude that an object is gone."""
+    if not isinstance(document, dict) or not document:
+        return False
+    return status != HTTPStatus.NOT_FOUND or document.get("kind") == "Status"
 
 
 def _connection(access: Access) -> HTTPConnection:

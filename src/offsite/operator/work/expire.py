@@ -317,7 +317,7 @@ def _remove(request: ExpiryRequest, low: ExpiringBackup, clock: Clock) -> str:
         _decide(request, low, DeclaredEntryKind.REMOVING)
     announce = _announced(uid, low)
     if not remove_backup(low.store, low.layout, is_read=is_used, announce=announce, is_decided=True):
-        return why[0]
+        return why[0] if why else _BROUGHT_BACK
     _decide(request, low, DeclaredEntryKind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)
     return ""

@@ -140,6 +140,22 @@ def test_what_is_denied_may_be_denied_by_a_quota(api: tuple[kmock.KubernetesEmul
     assert "namespace.yaml" in caught.value.hint, "there is the role"
 
 
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("body", ["", "{}", "[]", '{"error": "no backend"}'])
+def test_an_answer_of_something_before_the_server_shows_nothing_to_be_gone(
+    api: tuple[kmock.KubernetesEmulator, HttpKubernetesApi], status: int, body: str
+) -> None:
+    if status == 200 and "error" in body:
+        return
+    emulator, http = api
+    path = f"/balancer/{status}/{len(body)}"
+    for method in ("get", "patch"):
+        emulator[f"{method} {path}"] << status << body.encode()
+    for ask in (http.get, http.labels, lambda path: http.patch(path, {})):
+        with pytest.raises(KubernetesUnavailable, match="not by the API"):
+            ask(path)
+
+
 def test_an_api_that_is_not_there_is_waited_for() -> None:
     nowhere = HttpKubernetesApi(lambda: Access(url="http://127.0.0.1:1", headers={}))
     with pytest.raises(KubernetesUnavailable):
