@@ -56,6 +56,7 @@ _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 _GOING = ".going"
 """Suffix of the name of a folder during removal."""
+_DELETED_BETWEEN_CHECKS = 20
 _IN_USE_HINT = "the copy is in use: it can be removed after the other process"
 _PASSING = ".passing"
 """Suffix of a file beside a folder in the cache: no person asked to keep the copy after the restore."""
@@ -192,13 +193,19 @@ class Staging:
         lease.check()
         is_backup = self.backup in self.repository.backups()
         changes = keep_changes(self.repository.backup(self.backup)) if self.folder and is_backup else None
-        lease.stop()
         if self.folder is not None:
+            lease.check()
+            lease.stop()
             _remove(self.folder)
             return changes
         store = self.repository.store
         keys = [info.key for info in own_objects(store.list(BackupLayout(backup=self.backup).prefix))]
-        for key in (*(name for name in keys if name not in lease.last_keys), *lease.last_keys):
+        for number, key in enumerate(name for name in keys if name not in lease.last_keys):
+            if number % _DELETED_BETWEEN_CHECKS == 0:
+                lease.check()
+            store.delete(key)
+        lease.stop()
+        for key in lease.last_keys:
             store.delete(key)
         return changes
 

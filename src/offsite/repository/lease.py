@@ -24,6 +24,7 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.units import format_time
 from offsite.model.untrusted.json_codec import Form
+from offsite.model.untrusted.text import printable
 from offsite.repository.json_form import FORMAT, StoredForm, encode_object
 from offsite.repository.layout import own_objects
 from offsite.stores.store import PutResult, Store
@@ -131,7 +132,7 @@ def _link(path: str) -> str:
 
 def _user() -> str:
     try:
-        return getpass.getuser()
+        return printable(getpass.getuser())  # of the environment: any bytes
     except (KeyError, OSError):
         return str(os.getuid())
 

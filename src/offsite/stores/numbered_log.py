@@ -91,7 +91,7 @@ class Ledger(Generic[EntryT, StateT]):
         the outcome."""
         data = self.form.encode(entry)
         state = self.form.apply(to, entry, hash_of(data))
-        if to.seq and self.store.head(self.key(to.seq)) is None:
+        if not self.holds(to):
             raise DamagedObject(
                 f"{self.key(to.seq)} was read before and is missing now: there is an older state of the store, or "
                 "another store in its place",
@@ -99,6 +99,10 @@ class Ledger(Generic[EntryT, StateT]):
             )
         # equal bytes are our own, after a lost answer: entries hold a random word
         return state if self.store.put_if_absent(self.key(to.seq + 1), data) is not PutResult.OTHER else None
+
+    def holds(self, state: StateT) -> bool:
+        """Whether the last entry of a state read before is still there. Raises the errors of the store."""
+        return not state.seq or self.store.head(self.key(state.seq)) is not None
 
     def _after(self, state: StateT, data: bytes) -> StateT:
         key = self.key(state.seq + 1)

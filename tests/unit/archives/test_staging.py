@@ -120,6 +120,36 @@ def test_who_has_lost_a_copy_does_not_remove_it() -> None:
     assert staging.folder.exists()
 
 
+def test_who_loses_a_copy_while_it_is_removed_stops(tmp_path: Path) -> None:
+    """A removal of many objects takes longer than a lease lasts without a sign of life, or its process is stopped."""
+    staging = open_staging(str(tmp_path / "repository"), format_name="avro", archive="/a")
+    fill(staging)
+    store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
+    for number in range(40):
+        store.put_if_absent(layout.commit_key(number + 1), b"{}")
+
+    class Slow:
+        deleted = 0
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def delete(self, key: str) -> None:
+            assert slow.is_renewed(), "nobody takes over what gives signs of life"
+            store.delete(key)
+            self.deleted += 1
+            if self.deleted == 10:
+                staging.terms.claim(ProcessIdentity.current(), "later", take_over=True)
+
+        def is_renewed(self) -> bool:
+            return held._thread.is_alive()
+
+    slow = Slow()
+    with staging.hold() as held, pytest.raises(RestoreTakenOver):
+        replace(staging, repository=replace(staging.repository, store=slow)).remove(held)
+    assert slow.deleted == 20
+
+
 @pytest.mark.parametrize("began", [False, True])
 def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive(cache: Path, began: bool) -> None:
     """Segments without a commit are of no use to anybody; a restore that has begun needs its copy to go on."""

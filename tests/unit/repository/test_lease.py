@@ -227,6 +227,13 @@ def test_a_process_whose_start_was_not_readable_is_not_gone() -> None:
     assert not unread.is_running(seen_from=MINE)
 
 
+def test_a_name_of_a_user_that_is_no_text_closes_no_lease(terms: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", os.fsdecode(b"\xffnn"))
+    terms.claim(ProcessIdentity.current(), "a", take_over=False)
+    with pytest.raises(RestoreRunning, match=r"of \\udcffnn on"):
+        terms.claim(MINE, "b", take_over=False)
+
+
 def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
     assert replace(MINE, started="1").is_gone(seen_from=MINE)
     assert not MINE.is_gone(seen_from=MINE)

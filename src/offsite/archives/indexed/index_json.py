@@ -277,7 +277,7 @@ def _topic(topic: str, document: IndexObject) -> ArchiveTopic:
 def _counts(document: IndexObject, name: str) -> tuple[tuple[str, int], ...]:
     """Parse an object of numbers as sorted pairs."""
     child = document.child(name)
-    return tuple((key, child.count(key)) for key in sorted(child.fields))
+    return tuple((key, child.count(key)) for key in child.names(name))
 
 
 def _file_fields(receipt: FileReceipt) -> Mapping[str, object]:

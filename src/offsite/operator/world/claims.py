@@ -102,7 +102,8 @@ class Slots:
                 self.give(uid)
 
     def _read(self) -> SlotsState:
-        self._state = self._ledger.read(self._state if self._state.seq else None)
+        is_known = self._state.seq and self._ledger.holds(self._state)  # else somebody freed all slots
+        self._state = self._ledger.read(self._state if is_known else None)
         return self._state
 
     def _append(self, now: SlotsState, kind: str, uid: str) -> None:
@@ -207,7 +208,8 @@ class Tags:
             self._append(tag, now, "", now.holder.place)
 
     def _read(self, tag: TagName) -> TagState:
-        self._states[tag] = self._ledger(tag).read(self._states.get(tag))
+        ledger, before = self._ledger(tag), self._states.get(tag)
+        self._states[tag] = ledger.read(before if before is not None and ledger.holds(before) else None)
         return self._states[tag]
 
     def _ledger(self, tag: TagName) -> Ledger[TagEntry, TagState]:

@@ -78,6 +78,18 @@ def test_a_slot_that_nobody_could_take_is_damage_that_says_how_to_begin_anew(
     assert damage.value.hint == f"delete all objects in {SLOTS_PREFIX}: then all slots are free"
 
 
+def test_slots_that_a_person_freed_are_free_to_an_operator_that_runs(store: MemoryStore) -> None:
+    """As the hint of a damaged log says. The next entry left a gap, which stopped all other operators."""
+    running, tags = Slots(store, limit=1), Tags(store)  # type: ignore[arg-type]
+    running.take("a")
+    tags.take(TAG, "a", PLACE)
+    store.objects.clear()
+    assert running.availability("b") is SlotAvailability.FREE
+    assert running.take("b")
+    assert tags.take(TAG, "b", PLACE)
+    assert Slots(store, limit=1).holders() == ("b",)  # type: ignore[arg-type]
+
+
 def test_a_tag_is_taken_by_one_restore(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "now_ms", lambda: 1_795_766_400_000)
     one, two = Tags(store), Tags(store)  # type: ignore[arg-type]
