@@ -27,7 +27,7 @@ from tests.worlds.generations.judge import BrokenPromise
 from tests.worlds.generations.play import Played, play, play_with_one_stop
 
 HISTORIES, SOAK_HISTORIES = 10, 1500
-BUG_HISTORIES = 40
+BUG_HISTORIES = 80
 """A seeded bug must show within so many; most show in the first three."""
 
 STRIDE = 31
