@@ -87,11 +87,12 @@ class FakeCluster:
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
     topic, or `THE_CLUSTER`, → codes of operations (AclOperation) that we may not do on it. `advertised`: where its
     broker says that it is, None for where it is. `knows_brokers` is False of a broker that has just begun. `hidden`:
-    topics that we may not describe. `refused_settings`: no topic is made with these. `takes_only_aborts`: from clients,
-    as Redpanda. `answering` is cleared where it is to take requests and to answer none, as a broker that is frozen;
-    this may be changed during a call. `acls` is None without an authorizer; a rule is (resource type, name, pattern,
-    principal, host, operation, permission), in Kafka's codes. `newest_versions` of APIs, by their keys, are told
-    instead of those that it answers, to clients that connect then.
+    topics that we may not describe. `unlisted`: groups that moved to another coordinator while they were listed.
+    `refused_settings`: no topic is made with these. `takes_only_aborts`: from clients, as Redpanda. `answering` is
+    cleared where it is to take requests and to answer none, as a broker that is frozen; this may be changed during a
+    call. `acls` is None without an authorizer; a rule is (resource type, name, pattern, principal, host, operation,
+    permission), in Kafka's codes. `newest_versions` of APIs, by their keys, are told instead of those that it answers,
+    to clients that connect then.
     `dynamic`: what was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
     `set_configs`: what was set, by type and name of resources other than topics. `has_share_groups`: as Kafka 4.1,
     which sets no positions and says nothing of it; with `sets_positions` as Kafka 4.2.
@@ -104,6 +105,7 @@ class FakeCluster:
         self.knows_brokers = True
         self.topics: dict[str, FakeTopic] = {}
         self.groups: dict[str, FakeGroup] = {}
+        self.unlisted: set[str] = set()
         self.transactions: dict[str, FakeTransaction] = {}
         self.acls: list[tuple[int, str, int, str, str, int, int]] | None = None
         self.quotas: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}

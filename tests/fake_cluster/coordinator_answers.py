@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from offsite.kafka.protocol.broker_errors import (
@@ -11,6 +11,7 @@ from offsite.kafka.protocol.broker_errors import (
     NONE,
     PRODUCER_FENCED,
     TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
@@ -33,6 +34,7 @@ def list_groups(cluster: FakeCluster, _asked: Any) -> Answer:
         "groups": [
             {"group_id": name, "protocol_type": "consumer", "group_state": each.state, "group_type": each.kind}
             for name, each in cluster.groups.items()
+            if name not in cluster.unlisted
         ]
     }
 
@@ -51,23 +53,26 @@ def _fetched(cluster: FakeCluster, name: str) -> Answer:
 def commit_offsets(cluster: FakeCluster, asked: Any) -> Answer:
     group = cluster.groups.setdefault(asked.group_id, FakeGroup())
     code = NONE if group.state == "Empty" else _UNKNOWN_MEMBER
-    if not code:
-        group.offsets |= {
-            TopicPartition(topic=topic.name, partition=each.partition_index): each.committed_offset
-            for topic in asked.topics
-            for each in topic.partitions
-        }
-    return {"topics": _codes(asked.topics, code)}
+    offsets = {
+        TopicPartition(topic=topic.name, partition=each.partition_index): each.committed_offset
+        for topic in asked.topics
+        for each in topic.partitions
+    }
+    failing = {key: code or cluster.failing.get((Api.OFFSET_COMMIT, key), NONE) for key in offsets}
+    group.offsets |= {key: offset for key, offset in offsets.items() if not failing[key]}
+    return {"topics": _codes(asked.topics, failing)}
 
 
 def delete_offsets(cluster: FakeCluster, asked: Any) -> Answer:
-    group = cluster.groups.setdefault(asked.group_id, FakeGroup())
+    group = cluster.groups.get(asked.group_id)
+    if group is None:
+        return {"error_code": _NO_GROUP}
+    keys = [TopicPartition(topic.name, each.partition_index) for topic in asked.topics for each in topic.partitions]
     if group.state != "Empty":
-        return {"topics": _codes(asked.topics, _SUBSCRIBED)}
-    for topic in asked.topics:
-        for each in topic.partitions:
-            group.offsets.pop(TopicPartition(topic=topic.name, partition=each.partition_index), None)
-    return {"topics": _codes(asked.topics, NONE)}
+        return {"topics": _codes(asked.topics, dict.fromkeys(keys, _SUBSCRIBED))}
+    codes = {key: NONE if key.topic in cluster.topics else UNKNOWN_TOPIC_OR_PARTITION for key in keys}
+    group.offsets = {key: offset for key, offset in group.offsets.items() if codes.get(key, -1)}
+    return {"topics": _codes(asked.topics, codes)}
 
 
 def describe_positions(cluster: FakeCluster, asked: Any) -> Answer:
@@ -109,11 +114,17 @@ def delete_positions(cluster: FakeCluster, asked: Any) -> Answer:
     return {"error_code": NONE}
 
 
-def _codes(topics: Iterable[Any], code: int) -> list[Answer]:
+def _codes(topics: Iterable[Any], codes: Mapping[TopicPartition, int]) -> list[Answer]:
     return [
         {
             "name": topic.name,
-            "partitions": [{"partition_index": each.partition_index, "error_code": code} for each in topic.partitions],
+            "partitions": [
+                {
+                    "partition_index": each.partition_index,
+                    "error_code": codes[TopicPartition(topic.name, each.partition_index)],
+                }
+                for each in topic.partitions
+            ],
         }
         for topic in topics
     ]

@@ -217,12 +217,11 @@ def _positions_before(
 
 
 def _described(commits: GroupCommits, point: BackupState, groups: GroupTable) -> GroupTable:
-    """The history has no group types: taken from the snapshot, for groups in the snapshot."""
+    """The history has no group types: taken from the snapshot, for groups in the snapshot. A share group there was made
+    later under that name: share groups have no committed offsets."""
     snapshot_groups = commits.snapshot(point).groups if point.groups else {}
-    return {
-        name: replace(group, kind=snapshot_groups[name].kind if name in snapshot_groups else "")
-        for name, group in groups.items()
-    }
+    kinds = {name: group.kind for name, group in snapshot_groups.items() if group.kind != SHARE}
+    return {name: replace(group, kind=kinds.get(name, "")) for name, group in groups.items()}
 
 
 def _until(commits: GroupCommits, as_of: GroupsAsOf, fixed: FixedPoint) -> BackupState:

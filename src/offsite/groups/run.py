@@ -7,7 +7,7 @@ the same command commits missing offsets again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,9 +18,9 @@ from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, 
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.groups import GroupFailure
+from offsite.kafka.groups import NO_GROUP, FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
-from offsite.log.group_offsets import SHARE, GroupOnTopic, GroupTable, offset_count
+from offsite.log.group_offsets import SHARE, GroupOffsets, GroupOnTopic, GroupTable, offset_count
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestorePoint, OtherCluster
 from offsite.model.ids import dated_id
@@ -77,8 +77,8 @@ class PlannedGroups:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedGroups:
     """Result of applying a plan. `change` is the id for an undo, empty without any change. `failed` groups are
-    unchanged, and no number counts them; `clamped` offsets lay outside of the restored log, `missing` offsets have no
-    partition on the target.
+    unchanged, except those with `partitions`, which are changed elsewhere; no number counts them. `clamped` offsets lay
+    outside of the restored log, `missing` offsets have no partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
     were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
     existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
@@ -127,9 +127,8 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     cluster_id = admin.cluster().cluster_id
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
     translation = translate(as_of.groups, mapping)
-    present = [listed for listed in admin.groups.list() if listed.group in translation.moved]
-    current = admin.groups.offsets(present)
     moved = [as_of.groups[name] for name in translation.moved]
+    present, current = _on_target(admin.groups, moved)
     as_of = replace(as_of, own_notes=(*as_of.own_notes, *streams_warnings(moved, admin.groups)))
     unsettable = admin.groups.unsettable([group.group for group in moved if group.kind == SHARE])
     others = of_another_kind(as_of.groups, present)
@@ -143,6 +142,16 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
         plan=plan_groups(as_of.groups, replace(translation, moved=readable), current.groups),
         unreadable=tuple(failed.values()),
     )
+
+
+def _on_target(client: GroupClient, groups: Iterable[GroupOffsets]) -> tuple[Sequence[ListedGroup], FetchedGroups]:
+    """The groups of the target with the names of `groups`, as listed and as read. Lists leave out a group that moves to
+    another coordinator meanwhile, so that every group is read by its name: an undo would remove what nobody read."""
+    listed = {group.group: group for group in client.list()}
+    chosen = [listed.get(group.group) or ListedGroup(group=group.group, kind=group.kind, state="") for group in groups]
+    current = client.offsets(chosen)
+    failed = tuple(failure for failure in current.failed if failure.group in listed or failure.error != NO_GROUP)
+    return [group for group in chosen if group.group in listed], replace(current, failed=failed)
 
 
 def of_another_kind(groups: GroupTable, present: Iterable[ListedGroup]) -> Iterator[GroupFailure]:

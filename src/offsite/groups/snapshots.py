@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.groups import NO_GROUP, FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import (
     NO_OFFSET,
@@ -38,8 +38,6 @@ from offsite.repository.snapshots.group_snapshot import (
 )
 from offsite.repository.state import BackupState
 
-_NO_GROUP = "GROUP_ID_NOT_FOUND"
-"""A possible answer of a coordinator for an unknown group."""
 _NAMED_MAX = 12
 """Positions named in one sentence."""
 GONE_MAX = 1_000
@@ -162,7 +160,7 @@ def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPattern
             for group in unlisted
         )
         return
-    yield from (failure for failure in answer.failed if failure.error != _NO_GROUP)
+    yield from (failure for failure in answer.failed if failure.error != NO_GROUP)
     yield from _untold(answer, former)
     for name, group in answer.groups.items():
         if group.topics:

@@ -19,7 +19,12 @@ from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, GroupCoordinator
 from offsite.kafka.net.backoff import through_outage
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
-from offsite.kafka.protocol.broker_errors import broker_error, error_name
+from offsite.kafka.protocol.broker_errors import (
+    GROUP_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    broker_error,
+    error_name,
+)
 from offsite.kafka.protocol.configs import group_values_request
 from offsite.kafka.protocol.groups import (
     FETCH_VERSIONS,
@@ -79,7 +84,8 @@ _OTHER_POSITION = (
     "same command again"
 )
 _NOT_REMOVED = "after its positions were removed, brokers still tell some: run the same command again"
-_NO_SUCH_GROUP = 69
+NO_GROUP = error_name(GROUP_ID_NOT_FOUND)
+"""A possible answer of a coordinator for an unknown group."""
 _NAMED_MAX = 12
 """Brokers and partitions named in one failure."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
@@ -89,7 +95,8 @@ _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFailure:
     """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words. `kind` as in
-    `ListedGroup`. `partitions`: of a share group of which everything else was read; empty for the whole group."""
+    `ListedGroup`. `partitions`: those that were not read, or not changed, where everything else was; empty for the
+    whole group."""
 
     group: str
     error: str
@@ -208,7 +215,20 @@ class GroupClient:
         answers = self._coordinators.ask(
             deleting, lambda names: delete_offsets_request(deleting[names[0]]), per_request=1
         )
-        return (*_failures(answers, "removing offsets", groups), *self._delete_positions(share))
+        gone = self._gone_with_topics(deleting, answers)
+        left = {name: answer for name, answer in answers.items() if name not in gone}
+        return (*_failures(left, "removing offsets", groups), *self._delete_positions(share))
+
+    def _gone_with_topics(self, groups: GroupTable, answers: Mapping[str, GroupAnswer]) -> AbstractSet[str]:
+        """The groups that lack all offsets to be removed, as read again, where the answer says of topics that they are
+        not there: brokers remove the offsets on a topic that is deleted."""
+        doubtful = [name for name, answer in answers.items() if set(answer.codes) == {UNKNOWN_TOPIC_OR_PARTITION}]
+        left = self._fetch(doubtful, stable=False) if doubtful else {}
+        return {
+            name
+            for name, answer in left.items()
+            if not answer.error_code and _partitions_of(groups[name]).isdisjoint(_partitions_of(answer))
+        }
 
     def _positions(self, listed: Sequence[ListedGroup]) -> FetchedGroups:
         """The positions of share groups. Brokers without the request hold positions that nobody can read."""
@@ -272,7 +292,7 @@ class GroupClient:
         failed = self._change(groups, Api.DELETE_SHARE_GROUP_OFFSETS, delete_positions_request, "removing positions")
         answers = self._read_again(groups, failed)
         remaining = [name for name, answer in answers.items() if _has_position(answer, groups[name])]
-        there = {name: answer for name, answer in answers.items() if answer.error_code != _NO_SUCH_GROUP}
+        there = {name: answer for name, answer in answers.items() if answer.error_code != GROUP_ID_NOT_FOUND}
         return (*failed, *_unread_positions(there, groups), *_all_failed(remaining, OTHER_POSITION, _NOT_REMOVED))
 
     def _read_again(self, groups: GroupTable, failed: Iterable[GroupFailure]) -> Mapping[str, GroupAnswer]:
@@ -349,6 +369,10 @@ def _positions_of(group: GroupOffsets | GroupAnswer) -> AbstractSet[tuple[str, i
     return {(topic.topic, row.partition, row.offset) for topic in topics for row in topic}
 
 
+def _partitions_of(group: GroupOffsets | GroupAnswer) -> AbstractSet[tuple[str, int]]:
+    return {(topic, partition) for topic, partition, _ in _positions_of(group)}
+
+
 def _by_requests(groups: GroupTable) -> tuple[GroupTable, GroupTable]:
     """The groups that commit offsets, and the share groups."""
     share = {name: group for name, group in groups.items() if group.kind == SHARE}
@@ -367,8 +391,9 @@ def _failures(
         GroupFailure(
             group=name,
             error=error_name(code),
-            message=_why(code, doing, groups[name].kind),
+            message=_why(code, _in_part(doing, answers[name]), groups[name].kind),
             kind=groups[name].kind,
+            partitions=tuple(answers[name].unread),
         )
         for name, code in codes
         if code
@@ -391,6 +416,10 @@ def _unread_positions(
         if answer.unread and not answer.error_code
     )
     return (*_failures(answers, "reading its positions", groups), *in_part)
+
+
+def _in_part(doing: str, answer: GroupAnswer) -> str:
+    return f"{doing} in {_named(answer.unread)}" if answer.unread else doing
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

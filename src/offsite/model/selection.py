@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 REGEX_PREFIX = "regex:"
+_PLAIN_NAME = re.compile(r"(?!(?:all|none)\Z)[A-Za-z0-9._-]+")
 _POSSIBLE_GLOB = re.compile(r"(?:[A-Za-z0-9._*?-]|\[[!^]?\]?[^]]*\])*")
 _ALL, _NOTHING = "regex:^", "regex:(?!)"
 _SEPARATOR, _ESCAPED = ",", r"\,"
@@ -79,6 +80,13 @@ def escape_pattern(pattern: str) -> str:
 def join_patterns(patterns: Iterable[str]) -> str:
     """Return one text of several patterns; `split_patterns` divides the text again."""
     return _SEPARATOR.join(map(escape_pattern, patterns))
+
+
+def only_these(names: Iterable[str]) -> str:
+    """Return one text of patterns that selects groups of exactly these names, whatever characters they have."""
+    return join_patterns(
+        name if _PLAIN_NAME.fullmatch(name) else f"{REGEX_PREFIX}^{re.escape(name)}\\Z" for name in names
+    )
 
 
 def stored_patterns(patterns: Iterable[str]) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 
 from offsite.engine.runner import Runner
 from offsite.groups.report import report_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import GroupsRequest, apply_groups, prepare_groups
 from offsite.groups.undo import find_change, undo_groups
+from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchRestore, OtherCluster
 from tests.inline_runner import CrossingRunner
@@ -151,6 +153,30 @@ def test_undo_puts_back_what_was_there_and_removes_what_was_not(groups: Groups) 
     assert committed(groups.target, unknown, topic) < 0
     with pytest.raises(NoSuchRestore, match="to undo"):
         find_change(groups.site.backup, groups.target.admin, first.change)
+
+
+def test_an_undo_behind_the_deletion_of_its_topic_has_nothing_to_remove(groups: Groups) -> None:
+    """A restore gone wrong: its topic is deleted first, and then its groups are undone."""
+    topic, other, group = new_topic(groups), new_topic(groups), new_group()
+    for name in (topic, other):
+        groups.site.produce(name, numbered(5))
+        commit(groups.source, group, Position(name, 0, 3))
+    groups.back_up(topic, other)
+    change = groups.apply(restore=groups.restore(topic, other)).change
+    groups.target.admin.delete_topics([topic])
+    listed = ListedGroup(group=group, kind="classic", state="Empty")
+
+    def read() -> list[str]:
+        return [row.topic for row in groups.target.admin.groups.offsets([listed]).groups[group].topics]
+
+    wait_until(lambda: read() == [other])  # the coordinator removes offsets a little later
+    opened = find_change(groups.site.backup, groups.target.admin, change)
+    undone = undo_groups(groups.site.backup, groups.target.admin, opened)
+    assert (undone.failed, undone.offsets_removed) == ((), 2)
+    assert committed(groups.target, group, other) < 0
+    kafka = AdminClient({"bootstrap.servers": groups.target.bootstrap})
+    kafka.delete_consumer_groups([group])[group].result(timeout=30)
+    assert undo_groups(groups.site.backup, groups.target.admin, opened).failed == (), "the group is gone, too"
 
 
 def test_offsets_go_unchanged_onto_a_cluster_without_a_restore(groups: Groups) -> None:

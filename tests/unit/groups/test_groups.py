@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from offsite.groups.report import report_groups, show_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups, restore_groups
 from offsite.groups.undo import find_change, undo_groups
+from offsite.kafka.protocol.request import Api
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
@@ -24,7 +26,7 @@ from offsite.model.errors import (
     OtherCluster,
     StoreDenied,
 )
-from offsite.model.selection import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.selection import ALL_GROUPS, NO_GROUPS, parse_groups, split_patterns
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import format_time
 from offsite.repository.snapshots.group_change import GroupChangeLayout, put_group_change
@@ -36,6 +38,8 @@ from tests.fake_cluster.site import Site
 from tests.faulty_store import FaultyStore
 from tests.shown import shown
 from tests.unit.log.test_group_records import OF, key, value
+
+OFFSET_METADATA_TOO_LARGE = 12
 
 
 def backed_up(site: Site) -> None:
@@ -414,3 +418,75 @@ def test_a_rename_of_one_topic_says_nothing_of_the_others(site: Site) -> None:
     assert site.source.committed("readers", "copy") == {0: 3}
     assert site.source.committed("readers", "payments") == {0: 0}
     assert "payments on the cluster is another topic" in done.notes[0]
+
+
+def test_offsets_of_a_group_that_brokers_did_not_list_are_put_back(site: Site) -> None:
+    """Lists leave out a group that moves to another coordinator meanwhile. The undo removed its offsets: it took them
+    for new ones."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    site.target.commit_group("readers", "orders", [2, 0])
+    site.target.unlisted = {"readers"}
+    plan = planned(site)
+    assert [offset.current for offset in report_groups(plan).groups[0].offsets] == [2, 0]
+    apply_groups(plan, site.target.admin)
+    undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, None))
+    assert site.target.committed("readers", "orders") == {0: 2, 1: 0}
+
+
+def test_a_group_that_is_set_in_part_is_not_called_unchanged(site: Site) -> None:
+    """Brokers judge each partition of a commit alone."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    refused = TopicPartition(topic="orders", partition=1)
+    site.target.failing[Api.OFFSET_COMMIT, refused] = OFFSET_METADATA_TOO_LARGE
+    result = applied(site)
+    assert site.target.committed("readers", "orders") == {0: 3}
+    (failure,) = result.failed
+    assert (failure.error, failure.partitions) == ("OFFSET_METADATA_TOO_LARGE", (refused,))
+    text = shown(render_applied(result))
+    assert "group readers may not be as planned: committing offsets in orders/1: OFFSET_METADATA_TOO_LARGE" in text
+    assert f"to go back: offsite groups undo --backup nightly --change {result.change}" in text
+
+
+def test_a_group_that_is_gone_has_nothing_to_be_removed(site: Site) -> None:
+    """Brokers drop a group without offsets and members. An undo that was repeated found no such group, failed, and
+    stayed open for ever."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    change = applied(site).change
+    del site.target.groups["readers"]
+    undone = undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, change))
+    assert (undone.failed, undone.complete) == ((), True)
+    with pytest.raises(NoSuchRestore):
+        find_change(site.backup, site.target.admin, change)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_offsets_on_a_topic_that_is_gone_are_removed_where_they_are_seen_to_be(site: Site, *, is_left: bool) -> None:
+    """A restore gone wrong: its topic is deleted first, then its groups are undone. Brokers remove offsets on a topic
+    that is deleted, and then refuse to remove them."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    change = applied(site).change
+    del site.target.topics["orders"]
+    if not is_left:
+        site.target.groups["readers"].offsets.clear()
+    undone = undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, change))
+    assert [failure.error for failure in undone.failed] == ["UNKNOWN_TOPIC_OR_PARTITION"] * is_left
+
+
+def test_names_of_groups_in_a_command_are_names_to_the_shell_and_to_offsite(site: Site) -> None:
+    """Whoever commits offsets chooses the name. A command to copy ran it, or set all groups."""
+    backed_up(site)
+    names = ["*", "all", "a,b", "x; touch /tmp/harm"]
+    refused = tuple(RefusedOffset(group=name, topic="orders", partition=0, offset=3, why="missing") for name in names)
+    text = shown(render_applied(replace(applied(site), refused=refused)))
+    command = next(line for line in text.splitlines() if "offsite groups apply" in line).rpartition("anyway: ")[2]
+    words = shlex.split(command)
+    assert words[:4] == ["offsite", "groups", "apply", "--backup"]
+    assert words[-3:-1] == ["--groups", words[-2]]
+    chosen = parse_groups(split_patterns(words[-2]))
+    assert chosen.select([*names, "readers", "a", "b", "x"]) == tuple(sorted(names))

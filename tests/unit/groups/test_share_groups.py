@@ -20,6 +20,7 @@ from offsite.groups.undo import find_change, undo_groups
 from offsite.kafka import groups as groups_module
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.protocol.request import Api
+from offsite.log.group_fold import GroupPartition
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupOnTopic, TopicOffsets
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
@@ -472,6 +473,24 @@ def test_as_of_a_time_positions_come_from_the_commit_before(site: Site) -> None:
     assert listed.origin == "history"
     assert [(group.group, group.kind) for group in listed.groups if group.group == "workers"] == [("workers", "share")]
     assert any("positions of share groups are not in the history" in note for note in listed.notes)
+
+
+def test_offsets_of_before_are_no_positions_of_a_share_group_that_took_the_name(site: Site) -> None:
+    """The kind is of the commit, the offsets of the history before: they would be set as positions."""
+    with_share_groups(site.source)
+    site.source.make_topic("__consumer_offsets")
+    site.source.make_topic("jobs")
+    site.source.write("jobs", [b"a", b"b"])
+    site.source.write("__consumer_offsets", [value(1)], key=key(GroupPartition("workers", "jobs", 0)))
+    site.back_up("jobs", history=True)
+    at = format_time(site.backup.sound_state().committed_at_ms)
+    site.source.groups["workers"] = FakeGroup(kind="share")
+    site.source.commit_group("workers", "jobs", [0])
+    site.source.write("__consumer_offsets", [b"of a later release"], key=b"\x00\x63")
+    site.back_up(history=True)
+    listed = show_groups(site.backup, groups=ALL_GROUPS, at=at)
+    assert listed.commit == 2
+    assert [(group.kind, dict(group.topics[0].offsets)) for group in listed.groups] == [("", {0: 1})]
 
 
 def test_no_archive_gets_positions() -> None:

@@ -25,8 +25,8 @@ from offsite.cli.output import (
 from offsite.cli.views.repository import render_gone, render_kinds, render_reads_again, render_share_positions
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
-from offsite.model.names import amount
-from offsite.model.selection import parse_groups, split_all
+from offsite.model.names import amount, named
+from offsite.model.selection import only_these, parse_groups, split_all
 
 if TYPE_CHECKING:
     from offsite.groups.missing_records import RefusedOffset
@@ -278,11 +278,12 @@ def render_applied(result: AppliedGroups, *, records: str | None = None) -> Iter
     yield from _render_refused(result.refused)
     if result.refused:
         groups = sorted({refused.group for refused in result.refused})
-        names, they, them = ",".join(groups[:_NAMED_MAX]), *(("they", "them") if len(groups) > 1 else ("it", "it"))
+        they, them = ("they", "them") if len(groups) > 1 else ("it", "it")
+        names, patterns = named(groups, most=_NAMED_MAX), shlex.quote(only_these(groups[:_NAMED_MAX]))
         restore = f" --restore {result.restore}" if result.restore else ""
         yield (
             f"  do not start {names} before you decide: {they} would skip or repeat work. To set {them} anyway: "
-            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{records_flag(records)}"
+            f"offsite groups apply --backup {result.backup}{restore} --groups {patterns} --clamp{records_flag(records)}"
         )
     if result.behind:
         yield (

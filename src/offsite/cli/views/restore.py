@@ -5,6 +5,7 @@ Topics and partitions may be thousands: of items with a line each the first are 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from offsite.cli.views.repository import (
     render_topic_diffs,
 )
 from offsite.cli.views.verify import render_lacking, render_open
-from offsite.model.names import amount
+from offsite.model.names import amount, named
 from offsite.model.options import OffsetsMode
+from offsite.model.selection import only_these
 from offsite.model.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -164,10 +166,10 @@ def render_outlook(outlook: GroupOutlook, *, backup: str) -> Iterator[Line]:
         yield f"    and {len(affected) - _GROUPS_MAX:,} more that do not continue where they were (-o json has all)"
     refused = [group.group for group in affected if group.refused]
     if refused:
-        names = ",".join(refused[:_GROUPS_MAX])
+        names, patterns = named(refused, most=_GROUPS_MAX), shlex.quote(only_these(refused[:_GROUPS_MAX]))
         yield (
             "    hint: look for another commit (offsite show). To set them anyway after the restore: offsite groups "
-            f"apply --backup {backup} --restore ID --groups {names} --clamp"
+            f"apply --backup {backup} --restore ID --groups {patterns} --clamp"
         )
         yield f"    the restore will end with exit code {outlook.exit_code}, because of {names}"
     for failure in outlook.unsettable[:_GROUPS_MAX]:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from offsite.kafka.protocol.broker_errors import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_SERVER_ERROR
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, partition_code
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
@@ -40,7 +41,8 @@ class ListedGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
     """A group's part of an answer. `error_code`: the first nonzero code; `offsets`: fetched offsets. `unread`: the
-    codes of partitions whose position a share group's coordinator could not read, and nothing else is wrong with."""
+    codes of partitions whose position a share group's coordinator could not read, and nothing else is wrong with; or
+    those that were refused by a change, which did take place in other partitions."""
 
     error_code: int
     offsets: tuple[TopicOffsets, ...] = ()
@@ -104,13 +106,14 @@ def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
     body = out.array(group.topics, _put_commits).end().done()
 
     def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
-        return {group.group: GroupAnswer(error_code=_first_error(answer.topics(partition_code).values()))}
+        return {group.group: changed(_left_out(group) | answer.topics(partition_code))}
 
     return Request(api=Api.OFFSET_COMMIT, version=_COMMIT_VERSION, body=body, read=read, flexible=True)
 
 
 def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAnswer]]:
-    """Delete the group's committed offsets for the partitions of `group`; the offsets themselves do not matter."""
+    """Delete the group's committed offsets for the partitions of `group`; the offsets themselves do not matter. A
+    missing group is no error: brokers drop a group without offsets and members, and the request may be repeated."""
 
     def put_topic(out: Encoder, topic: TopicOffsets) -> None:
         out.string(topic.topic).array(topic.partitions, Encoder.i32)
@@ -121,9 +124,26 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, GroupAns
         code = answer.i16()
         answer.i32()  # throttle time
         codes = answer.topics(partition_code)  # present, though empty, even for a refused group
-        return {group.group: GroupAnswer(error_code=code or _first_error(codes.values()))}
+        if code:
+            return {group.group: GroupAnswer(error_code=NONE if code == GROUP_ID_NOT_FOUND else code)}
+        return {group.group: changed(_left_out(group) | codes)}
 
     return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, read=read)
+
+
+def changed(codes: Mapping[TopicPartition, int]) -> GroupAnswer:
+    """What came of a change, by the code of each partition: brokers judge each alone."""
+    refused = {partition: code for partition, code in codes.items() if code}
+    return GroupAnswer(error_code=_first_error(refused.values()), unread=refused if len(refused) < len(codes) else {})
+
+
+def _left_out(group: GroupOffsets) -> dict[TopicPartition, int]:
+    """The codes of partitions that an answer leaves out: nobody knows what became of them."""
+    return {
+        TopicPartition(topic=topic.topic, partition=partition): UNKNOWN_SERVER_ERROR
+        for topic in group.topics
+        for partition in topic.partitions
+    }
 
 
 def _listed(answer: Decoder, version: int) -> ListedGroup:

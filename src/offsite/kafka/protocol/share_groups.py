@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from offsite.kafka.protocol.broker_errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
-from offsite.kafka.protocol.groups import GroupAnswer
+from offsite.kafka.protocol.broker_errors import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from offsite.kafka.protocol.groups import GroupAnswer, changed
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.log.group_offsets import NO_EPOCH, NO_OFFSET, GroupOffsets, TopicOffsets, TopicOffsetsBuilder
@@ -23,7 +23,7 @@ SHARE_VERSION = 0
 SETTING_VERSION = 1
 """The version of DescribeShareGroupOffsets that tells brokers that set positions: it came with Kafka 4.2 (KIP-1226).
 Brokers of 4.1 answer AlterShareGroupOffsets without an error, and set nothing."""
-_NOTHING_TO_DELETE = {NONE, UNKNOWN_TOPIC_OR_PARTITION, 69}  # 69: no such group
+_NOTHING_TO_DELETE = {NONE, UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND}
 
 
 def describe_positions_request(groups: Sequence[str]) -> Request[Mapping[str, GroupAnswer]]:
@@ -52,8 +52,8 @@ def alter_positions_request(group: GroupOffsets) -> Request[Mapping[str, GroupAn
     def read(answer: Decoder) -> Mapping[str, GroupAnswer]:
         code = answer.i16()
         answer.nullable_string()
-        codes = [code, *(code for topic in answer.array(_altered) for code in topic)]
-        return {group.group: GroupAnswer(error_code=next(filter(None, codes), 0))}
+        codes = dict(row for topic in answer.array(_altered) for row in topic)
+        return {group.group: GroupAnswer(error_code=code) if code else changed(codes)}
 
     body = Encoder(flexible=True).string(group.group).array(group.topics, put_topic).end().done()
     return Request(api=Api.ALTER_SHARE_GROUP_OFFSETS, version=SHARE_VERSION, body=body, read=read, flexible=True)
@@ -106,20 +106,20 @@ def _positions(answer: Decoder) -> tuple[TopicOffsets, Mapping[TopicPartition, i
     return replace(builder.build(), topic_id=str(topic_id) if topic_id.int else ""), errors
 
 
-def _altered(answer: Decoder) -> Sequence[int]:
-    answer.string()
+def _altered(answer: Decoder) -> Sequence[tuple[TopicPartition, int]]:
+    topic = answer.string()
     answer.uuid()
-    codes = answer.array(_altered_partition)
+    codes = answer.array(lambda partition: _altered_partition(partition, topic))
     answer.end()
     return codes
 
 
-def _altered_partition(answer: Decoder) -> int:
-    answer.i32()
+def _altered_partition(answer: Decoder, topic: str) -> tuple[TopicPartition, int]:
+    key = TopicPartition(topic=topic, partition=answer.i32())
     code = answer.i16()
     answer.nullable_string()
     answer.end()
-    return code
+    return key, code
 
 
 def _deleted(answer: Decoder) -> int:
