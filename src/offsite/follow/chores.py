@@ -136,15 +136,15 @@ def collecting(*, runner: Runner, clock: Clock, grace_s: float, in_force: Retent
     )
 
 
-def compacting(*, runner: Runner, clock: Clock, every_s: float) -> Chore:
-    """Compacts due regions every `every_s` seconds."""
+def compacting(*, runner: Runner, clock: Clock, every_s: float, guard: Callable[[], None]) -> Chore:
+    """Compacts due regions every `every_s` seconds. `guard`: raises where this process may add nothing any more."""
 
     def compact_all(backup: Backup, state: BackupState) -> Pass:
         while True:
             plan = plan_compaction(backup, CompactionRequest(), head=state)
             fitting = tuple(region for region in plan.regions if _fits(region))
             chosen = tuple(first_regions(fitting, STEP_BYTES))
-            compacted = compact(backup, replace(plan, regions=chosen), runner=runner) if chosen else None
+            compacted = compact(backup, replace(plan, regions=chosen), runner=runner, guard=guard) if chosen else None
             changed = None if compacted is None or compacted.state.seq == state.seq else compacted.state
             if compacted is None or compacted.left_alone or len(chosen) == len(fitting):
                 return PassEnd(every_s, changed)

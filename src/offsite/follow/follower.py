@@ -104,7 +104,7 @@ def _make_chores(follow: FollowSettings, clock: Clock) -> tuple[Chore, ...]:
     if times.retain is not None:
         chores.append(retaining(times.retain, cluster=follow.cluster, clock=clock, every_s=every_s))
     if tends := follow.tends or times.retain is not None:
-        chores.append(compacting(runner=follow.runner, clock=clock, every_s=every_s))
+        chores.append(compacting(runner=follow.runner, clock=clock, every_s=every_s, guard=follow.guard))
     chores.append(collecting(runner=follow.runner, clock=clock, grace_s=times.collect_after_s, in_force=in_force))
     if tends:
         chores.append(tidying(clock=clock))

@@ -6,7 +6,7 @@ commit or none. If another writer commits meanwhile, the work is committed on to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,14 +68,24 @@ class CompactionResult:
         )
 
 
+def _unguarded() -> None:
+    pass
+
+
 def compact(
-    backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
+    backup: Backup,
+    plan: CompactionPlan,
+    *,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+    guard: Callable[[], None] = _unguarded,
 ) -> CompactionResult:
-    """Carry out `plan`, in as many commits as needed. An unreadable region stays unchanged, and is reported. Raises
-    `CommitLost` if other writers keep committing first, and errors of the store and of Spark."""
+    """Carry out `plan`, in as many commits as needed. An unreadable region stays unchanged, and is reported. `guard` is
+    asked before each commit, behind the reading of the state that it follows: so nothing is added behind a seal. Raises
+    `CommitLost` if other writers keep committing first, and the errors of `guard`, of the store and of Spark."""
     result = CompactionResult(state=plan.head)
     for regions in _jobs(plan.regions):
-        result = _compact(backup, regions, result, runner=runner, on_progress=on_progress)
+        result = _compact(backup, regions, result, runner=runner, on_progress=on_progress, guard=guard)
     return result
 
 
@@ -92,13 +102,14 @@ def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
         yield job
 
 
-def _compact(  # the work, the result so far, the tools
+def _compact(  # noqa: PLR0913  # the work, the result so far, the tools
     backup: Backup,
     regions: Sequence[Region],
     result: CompactionResult,
     *,
     runner: Runner,
     on_progress: OnProgress | None,
+    guard: Callable[[], None],
 ) -> CompactionResult:
     parts, routes = make_parts(regions)
     buckets = count_buckets(parts, slots=runner.slots)
@@ -112,7 +123,7 @@ def _compact(  # the work, the result so far, the tools
     with job_named(f"compact {backup.layout.backup}: {amount(len(regions), 'region')}, {amount(len(parts), 'part')}"):
         outcomes = runner.run_shuffled(parts, rewriting, shuffle, on_progress=on_progress)
     replacements = tuple(_replacements(regions, parts, outcomes))
-    state, listed = _committed(backup, result.state, replacements)
+    state, listed = _committed(backup, result.state, replacements, guard=guard)
     if listed:
         put_stretches(backup, [replacement.region for replacement in listed])
     result = replace(result, state=state, left_alone=result.left_alone + len(regions) - len(listed))
@@ -159,12 +170,13 @@ def _replacements(
 
 
 def _committed(
-    backup: Backup, state: BackupState, replacements: Sequence[_Replacement]
+    backup: Backup, state: BackupState, replacements: Sequence[_Replacement], *, guard: Callable[[], None]
 ) -> tuple[BackupState, Sequence[_Replacement]]:
     """The newest state, and the committed part of `replacements`: all that still fit, or none if a restore began
     meanwhile."""
     for attempt in range(COMMIT_ATTEMPTS):
         state = backup.state() if attempt else state
+        guard()
         if living_since_ms(backup) is not None:
             decided("compaction_left", why="a running restore still needs the old segments")
             return state, ()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from offsite.follow import chores
 from offsite.follow.chores import RETRY_S, Chore, compacting
-from offsite.repository.backup import Backup
+from offsite.repository.backup import Backup, seal_backup
+from offsite.upkeep.compaction import run
 from tests.backups import new_backup
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
 from tests.inline_runner import InlineRunner
@@ -35,8 +38,46 @@ def backup(log: CompactedLog) -> Backup:
     return made
 
 
-def compacting_of(clock: VirtualClock) -> Chore:
-    return compacting(runner=InlineRunner(), clock=clock, every_s=EVERY_S)
+def compacting_of(clock: VirtualClock, guard: Callable[[], None] = lambda: None) -> Chore:
+    return compacting(runner=InlineRunner(), clock=clock, every_s=EVERY_S, guard=guard)
+
+
+class StoppedError(Exception):
+    """As an agent is told."""
+
+
+@pytest.mark.parametrize("at_commit", [False, True])
+def test_nothing_is_compacted_behind_a_seal(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch, *, at_commit: bool
+) -> None:
+    """It was stopped while the compaction read, or between the look at the ledger and the commit."""
+    clock, is_stopped = VirtualClock(), False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        if not is_stopped:
+            is_stopped = True
+            seal_backup(backup)
+
+    def guard() -> None:
+        if is_stopped:
+            raise StoppedError
+        if at_commit:
+            stop()
+
+    compact = run._committed
+
+    def slow(*words: Any, **more: Any) -> Any:
+        if not at_commit:
+            stop()
+        return compact(*words, **more)
+
+    monkeypatch.setattr(run, "_committed", slow)
+    step, state = compacting_of(clock, guard), backup.state()
+    clock.sleep(EVERY_S)
+    with pytest.raises(StoppedError):
+        step.step(backup, state)
+    assert backup.state().seq == state.seq + 1, "the seal"
 
 
 def test_nothing_is_compacted_before_its_time(backup: Backup) -> None:
