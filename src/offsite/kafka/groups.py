@@ -88,6 +88,7 @@ NO_GROUP = error_name(GROUP_ID_NOT_FOUND)
 """A possible answer of a coordinator for an unknown group."""
 _NAMED_MAX = 12
 """Brokers and partitions named in one failure."""
+HAS_MEMBERS = "it has active members: stop them first"
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
 
@@ -428,7 +429,7 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
 
 def _why(code: int, doing: str, kind: str) -> str:
     if code in _HAS_MEMBERS:
-        return "it has active members: stop them first"
+        return HAS_MEMBERS
     if code == _UNSUPPORTED_VERSION and kind == SHARE:
         return _NOT_ENABLED
     return broker_error(code, doing).message

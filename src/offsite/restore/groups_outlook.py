@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -13,11 +13,12 @@ from offsite.groups.missing_records import (
     find_available_records,
     read_commit_cut,
 )
-from offsite.groups.plan import SharePositions
+from offsite.groups.plan import IDLE_STATES, SharePositions
 from offsite.groups.run import of_another_kind
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import FROM_START
-from offsite.kafka.groups import GroupClient, GroupFailure
+from offsite.kafka.groups import HAS_MEMBERS, GroupClient, GroupFailure
+from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import NO_OFFSET, SHARE, GroupOffsets, GroupTable
 from offsite.log.range import PartitionId, TopicPartition
 from offsite.model.errors import OffsiteError
@@ -39,7 +40,7 @@ class GroupVerdict(StrEnum):
     """The outlook of a group. The first true verdict counts."""
 
     NOT_SET = "not set"
-    """The target does not set it, or has a group of another kind with its name."""
+    """The target does not set it, or has a group with members or of another kind with its name."""
     CANNOT_GO_ON = "cannot go on"
     """Not set: the group would skip missing records, or repeat work."""
     IN_PART = "in part"
@@ -93,7 +94,7 @@ class GroupOutlook:
     `exit_code`: the exit code that the restore will have because of groups, as far as known before. `origin`: snapshot
     of the commit, or history. `earlier`: offsets of an earlier commit. `gone`: groups that are gone from restored
     topics, and would be put in place if named in full. `unsettable`: share groups whose positions the target does not
-    set, and groups whose names are those of groups of another kind there."""
+    set, groups with members there, and groups whose names are those of groups of another kind there."""
 
     groups: tuple[ForeseenGroup, ...]
     verdicts: Mapping[str, int]
@@ -141,8 +142,16 @@ def _unsettable(groups: GroupTable, client: GroupClient) -> tuple[GroupFailure, 
     if not groups:
         return ()
     unsettable = client.unsettable([name for name, group in groups.items() if group.kind == SHARE])
-    failures = {failure.group: failure for failure in (*unsettable, *of_another_kind(groups, client.list()))}
-    return tuple(failures.values())
+    present = [listed for listed in client.list() if listed.group in groups]
+    failures = (*_with_members(present), *unsettable, *of_another_kind(groups, present))
+    return tuple({failure.group: failure for failure in failures}.values())
+
+
+def _with_members(present: Iterable[ListedGroup]) -> Iterator[GroupFailure]:
+    """The groups that their coordinators are going to refuse, unless their members stop before."""
+    for listed in present:
+        if listed.state not in IDLE_STATES:
+            yield GroupFailure(group=listed.group, error="NON_EMPTY_GROUP", message=HAS_MEMBERS, kind=listed.kind)
 
 
 def _left_alone(group: ForeseenGroup) -> ForeseenGroup:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from offsite.cli.commands.groups import _render_plan, render_applied
+from offsite.cli.views.restore import render_outlook
 from offsite.groups.missing_records import RefusedOffset
 from offsite.groups.report import report_groups, show_groups
 from offsite.groups.restored_offsets import map_offset
@@ -156,6 +157,18 @@ def test_numbers_of_a_result_leave_out_groups_that_were_refused(site: Site) -> N
     assert [failure.group for failure in result.failed] == ["ahead"]
     assert (result.groups, result.offsets_set, result.unchanged, result.clamped, result.reads_again) == (1, 2, 0, 0, ())
     assert "warning" not in shown(render_applied(result))
+
+
+def test_the_plan_of_a_restore_says_that_a_group_has_members(site: Site) -> None:
+    """It said that the group continues where it was. The restore ended with exit code 3, and its application went on
+    elsewhere."""
+    backed_up(site)
+    site.target.commit_group("readers", "others", [0], state="Stable")
+    outlook = site.plan_restore(groups=["all"]).outlook
+    assert outlook is not None
+    assert (outlook.exit_code, [group.verdict for group in outlook.groups]) == (3, ["not set"])
+    text = shown(render_outlook(outlook, backup="nightly"))
+    assert "NOT SET: readers: it has active members: stop them first" in text
 
 
 def test_a_plan_says_why_a_group_is_refused(site: Site) -> None:

@@ -34,6 +34,13 @@ def test_escapes_are_undone_in_names_and_values() -> None:
     assert as_pairs(r"a\=b\ c = t\tu\u00e9\q\:") == [("a=b c", "t\tu\u00e9q:")]
 
 
+def test_two_escapes_are_one_character_beyond_65536() -> None:
+    """So Java's clients write it. A password of two halves could not be sent: the command ended in a traceback."""
+    assert as_pairs(r"password=\ud83d\ude00") == [("password", "\U0001f600")]
+    ((_, half),) = as_pairs(r"password=a\ud83d")
+    assert half.encode()
+
+
 def test_each_property_knows_the_line_it_begins_on() -> None:
     lines = [each.line for each in parse_properties("# c\na=1\\\n2\n\nb=3")]
     assert lines == [2, 5]

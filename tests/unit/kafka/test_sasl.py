@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -259,3 +260,19 @@ def test_what_is_no_token_is_not_sent(tmp_path: Path, printed: bytes) -> None:
         assert "evil" not in str(caught.value) + caught.value.hint
     file.write_bytes(b"\nwhole.to-ken_=\n")
     assert read_token(TokenSource(command=("cat", str(file)))) == "whole.to-ken_="
+
+
+def test_a_command_for_tokens_reads_nothing_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `ssh` does: a Spark worker's standard input tells it what to do. The command waited for the end of it."""
+    monkeypatch.setattr(sasl, "_COMMAND_TIMEOUT_S", 2)
+    reading, writing = os.pipe()
+    before = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        os.write(writing, b"for offsite")
+        assert read_token(TokenSource(command=("sh", "-c", "cat > /dev/null; echo token"))) == "token"
+        assert os.read(0, 100) == b"for offsite"
+    finally:
+        os.dup2(before, 0)
+        for handle in (before, reading, writing):
+            os.close(handle)

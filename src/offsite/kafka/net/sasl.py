@@ -238,7 +238,9 @@ def _read_file(path: str) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        completed = subprocess.run(command, check=True, capture_output=True, timeout=_COMMAND_TIMEOUT_S)
+        completed = subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_TIMEOUT_S
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token command {command[:1]} failed on {gethostname()}: {type(error).__name__}",

@@ -103,7 +103,9 @@ def _property(line: str, number: int) -> Property:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescape_one, text)
+    """Undo the escapes. A character beyond U+FFFF has two, as in UTF-16; half of one becomes U+FFFD."""
+    halves = _ESCAPE.sub(_unescape_one, text)
+    return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unescape_one(match: re.Match[str]) -> str:
