@@ -99,11 +99,12 @@ class ArchiveTarget:
         decided("remove", why="another generation replaced it", archive=files.url, objects=len(objects))
         return True
 
-    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark
-        """Delete files that came back, once nothing was put there for a day: somebody may bring the archive back."""
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
+        """Delete files that came back, once nothing was put there for a day: somebody may bring the archive back. Files
+        from before the removal are of a copy that keeps times, and stay."""
         files = open_archive_files(self._place(generation))
-        newest_ms = max((info.modified_ms for info in files.list()), default=0)
-        if newest_ms and newest_ms < files.now_ms() - SETTLED_MS:
+        times_ms = [info.modified_ms for info in files.list()]
+        if times_ms and removed_ms <= min(times_ms) and max(times_ms) < files.now_ms() - SETTLED_MS:
             self.remove(generation, announce)
 
     def _job(self, generation: int) -> ExportJob:

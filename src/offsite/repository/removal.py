@@ -172,9 +172,11 @@ def is_name_free(store: Store, layout: BackupLayout) -> bool:
 
 def find_returned(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
     """Objects that came back into a removed backup, once all are at least `SETTLED_MS` old: none belongs to a backup
-    being begun, imported or brought back now, which may take days."""
-    before_ms, objects = store.now_ms() - SETTLED_MS, _below(store, layout)
-    return objects if all(info.modified_ms < before_ms for info in objects) else ()
+    being begun, imported or brought back now, which may take days. Objects from before the removal are of a copy that
+    keeps times (`cp -a`, `rsync -a`, an archive of files): nobody knows when it arrived, or whether all of it has."""
+    before_ms, mark, objects = store.now_ms() - SETTLED_MS, store.head(layout.removed_key), _below(store, layout)
+    removed_ms = 0 if mark is None else mark.modified_ms
+    return objects if all(removed_ms <= info.modified_ms < before_ms for info in objects) else ()
 
 
 def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:

@@ -26,5 +26,7 @@ def test_an_archive_that_is_being_brought_back_is_not_swept(tmp_path: Path) -> N
     target.sweep(1, announced.append, removed_ms=0)
     assert (first.exists(), second.exists(), announced) == (True, True, [])
     os.utime(second, (long_ago_s, long_ago_s))
+    target.sweep(1, announced.append, removed_ms=round(time.time() * 1000))
+    assert (first.exists(), second.exists(), announced) == (True, True, []), "a copy that keeps times"
     target.sweep(1, announced.append, removed_ms=0)
     assert (first.exists(), second.exists(), announced) == (False, False, [14])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +37,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
 from offsite.repository.repository import Repository
 from offsite.stores.numbered_log import _FEW, EntryRefusedError
+from offsite.stores.posix_store import open_folder
 from offsite.stores.store import PutResult
 from tests.backups import new_backup, run_once
 from tests.faulty_store import Crash, FaultyStore
@@ -409,6 +414,24 @@ def test_what_somebody_is_writing_for_days_is_not_swept(repository: Repository) 
     store.pass_time(SETTLED_MS)
     sweep(store, layout, removed_ms=store.now_ms(), announce=lambda _: None)
     assert below(store, layout) == [layout.removed_key]
+
+
+def test_a_copy_that_keeps_its_times_is_not_swept_while_it_arrives(tmp_path: Path) -> None:
+    """As `cp -a`, `rsync -a` and `tar` bring it back, in any order: its objects look old from the first moment."""
+    store = open_folder(tmp_path / "repository")
+    backup = new_backup(store)
+    place, copy, long_ago_s = tmp_path / "repository/backups/b", tmp_path / "copy", time.time() - 10 * 86_400
+    for _ in range(3):
+        run_once(backup)
+    for path in place.rglob("*"):
+        os.utime(path, (long_ago_s, long_ago_s))
+    shutil.copytree(place, copy)
+    remove_backup(store, backup.layout, is_read=lambda: False, announce=lambda _: None)
+    shutil.copytree(copy / "topics", place / "topics", dirs_exist_ok=True)
+    arrived = sorted(path.name for path in place.rglob("*") if path.is_file())
+    sweep(store, backup.layout, removed_ms=store.now_ms(), announce=lambda _: None)
+    assert sorted(path.name for path in place.rglob("*") if path.is_file()) == arrived
+    assert len(arrived) == 10, "nine segments, and the mark of the removal"
 
 
 def test_a_sweep_stops_at_a_descriptor_that_appears_meanwhile(repository: Repository) -> None:
