@@ -18,7 +18,7 @@ from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.groups import GroupAnswer
 from offsite.kafka.protocol.request import Request
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnavailable, OffsiteError
 
 LANES = 16
 """Connections to one coordinator: a commit waits some 5 ms for the log, so 16 connections make about 3,000 commits a
@@ -41,7 +41,8 @@ class GroupCoordinators:
         self._nodes: dict[str, int] = {}
 
     def ask(self, groups: Iterable[str], request: GroupsRequest, *, per_request: int) -> dict[str, GroupAnswer]:
-        """Ask about all `groups`, up to `per_request` at a time. Every group has an answer at the end.
+        """Ask about all `groups`, up to `per_request` at a time, and one at a time after an answer that is too large or
+        unreadable: applications write any text into their offsets. Every group has an answer at the end.
 
         Coordinators that load, move or do not answer are asked again, until no progress was made for
         `COORDINATOR_MAX_S`; the groups then keep the last error code. Raises `KafkaUnavailable` when brokers did not
@@ -51,6 +52,7 @@ class GroupCoordinators:
         pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
         while pending:
             failure = self._round(pending, request, per_request, answers)
+            per_request = 1 if isinstance(failure, KafkaProtocolError) else per_request
             unanswered = [
                 group for group in pending if group not in answers or not _TRY_AGAIN.isdisjoint(answers[group].codes)
             ]

@@ -15,6 +15,8 @@ from offsite.groups.report import report_groups, show_groups
 from offsite.groups.restored_offsets import map_offset
 from offsite.groups.run import AppliedGroups, GroupsRequest, PlannedGroups, apply_groups, prepare_groups, restore_groups
 from offsite.groups.undo import find_change, undo_groups
+from offsite.kafka import group_coordinators
+from offsite.kafka.net import connection
 from offsite.kafka.protocol.request import Api
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
@@ -131,6 +133,22 @@ def test_a_topic_that_is_not_there_is_named_and_nothing_is_committed(site: Site)
     assert (result.groups, result.offsets_set, result.absent_topics, result.change) == (0, 0, ("orders",), "")
     site.target.make_topic("copy", partitions=2)
     assert applied(site, renames=parse_renames(["orders=copy"])).offsets_set == 2
+
+
+def test_groups_whose_answers_are_too_large_together_are_asked_for_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each application chooses the text beside its offsets, of up to 4 KB for each partition. A hundred groups are in
+    one answer: no backup was made, after a minute."""
+    site.source.make_topic("orders", partitions=2)
+    site.source.write("orders", [b"a"])
+    for number in range(50):
+        site.source.commit_group(f"readers-{number}", "orders", [1, 0])
+    monkeypatch.setattr(group_coordinators, "COORDINATOR_MAX_S", 1.0)
+    monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 3_000)
+    saved = site.back_up("orders").groups
+    assert saved is not None
+    assert (saved.groups, saved.failed) == (50, ())
 
 
 def test_a_group_with_members_is_left_alone_and_told_of(site: Site) -> None:
