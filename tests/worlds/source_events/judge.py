@@ -136,12 +136,14 @@ class Judge:
 
     def after(self, planned: Planned, source: SimSource, result: BackupResult, state: BackupState) -> None:
         """Take the result of a run, and compare all that it says of the source."""
-        cuts = {(each.topic, each.partition): each for each in result.cut_back}
+        cuts = {
+            TopicPartition(topic=each.topic, partition=each.partition): (each.at, each.end) for each in result.cut_back
+        }
+        cuts |= self._let_go_whole(state)
         failed = {TopicPartition(topic=each.topic, partition=each.partition): each for each in result.failed}
         left = self._not_tried(planned, source, failed)
         for key, seen in planned.partitions.items():
-            cut = cuts.pop((key.topic, key.partition), None)
-            self._take(key, seen, source, state, None if cut is None else (cut.at, cut.end), key in failed, key in left)
+            self._take(key, seen, source, state, cuts.pop(key, None), key in failed, key in left)
         assert not cuts, f"cut back, and not there: {cuts}"
         self._check_failed(planned, failed)
         self._take_deleted(planned)
@@ -149,6 +151,18 @@ class Judge:
         assert told == {each: self.deleted[each] for each in told}, "what is deleted"
         self.points[state.seq] = {partition: each.copied() for partition, each in self.known.items()}
         self.compare(state, self.known)
+
+    def _let_go_whole(self, state: BackupState) -> dict[TopicPartition, tuple[int, int]]:
+        """The histories that ended now, and of which retention had let go of all before: nobody has to tell a person of
+        them."""
+        ended = {
+            branch.partition_id: (branch.at, branch.end)
+            for branch in state.branches
+            if branch.commit == state.seq and branch.expired and not branch.segments
+        }
+        kept = {partition for partition in ended if self.known[partition].let_go < ended[partition][1]}
+        assert not kept, f"the source still had some of {kept}, so that retention may not let go of it"
+        return {partition.topic_partition: cut for partition, cut in ended.items()}
 
     def _take(  # noqa: PLR0917 - all that is known of a partition
         self,
