@@ -157,14 +157,17 @@ class TopicOrigin:
     same_offsets_as: TopicIncarnation | None
 
 
-def find_topic_origin(backup: Backup, topic: str, topic_id: str) -> TopicOrigin | None:
-    """The origin of a topic with the name and id. A restore of this installation comes before others, who may claim any
-    topic; None without a restore of this backup."""
-    candidates = list(_topic_origins(backup, topic, topic_id))
-    return next((candidate for candidate in candidates if candidate.is_ours), candidates[0] if candidates else None)
+def topic_origins(backup: Backup) -> Mapping[TopicIncarnation, TopicOrigin]:
+    """The topics that restores of this backup made, on any cluster. A restore of this installation comes before others,
+    who may claim any topic, and the earlier one before the later."""
+    origins: dict[TopicIncarnation, TopicOrigin] = {}
+    for topic, origin in _topic_origins(backup):
+        if topic not in origins or (origin.is_ours and not origins[topic].is_ours):
+            origins[topic] = origin
+    return origins
 
 
-def _topic_origins(backup: Backup, topic: str, topic_id: str) -> Iterator[TopicOrigin]:
+def _topic_origins(backup: Backup) -> Iterator[tuple[TopicIncarnation, TopicOrigin]]:
     stores = [place.record_store for place in record_places(backup)]
     places = [(store, name) for store in stores for name in sorted(restore_names(store, backup.layout))]
     for place, name in places:
@@ -173,16 +176,18 @@ def _topic_origins(backup: Backup, topic: str, topic_id: str) -> Iterator[TopicO
             targets, record = get_targets(place, layout), find_record(place, layout)
         except (Damaged, FormatTooNew):
             continue  # an unreadable record is no evidence
-        if record is None or targets is None or dict(targets.topic_ids).get(topic) != topic_id:
+        if record is None or targets is None:
             continue
-        source = next((source for source, target in record.topics if target == topic), "")
-        of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
         keys = (layout.record_key, layout.targets_key(max(count_targets(place, layout), 1)))
-        yield TopicOrigin(
-            restore=name,
-            is_ours=all(is_written_here(place, key) for key in keys),
-            same_offsets_as=of if topic in record.preserved else None,
-        )
+        is_ours = all(is_written_here(place, key) for key in keys)
+        sources = {target: source for source, target in record.topics}
+        for topic, topic_id in targets.topic_ids:
+            source = sources.get(topic, "")
+            of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
+            yield (
+                TopicIncarnation(topic=topic, topic_id=topic_id),
+                TopicOrigin(restore=name, is_ours=is_ours, same_offsets_as=of if topic in record.preserved else None),
+            )
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:

@@ -14,7 +14,7 @@ from functools import partial
 from offsite.groups.groups_as_of import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.groups.missing_records import RefusedOffset, read_commit_cut
 from offsite.groups.plan import GroupPlan, ReadAgain, SharePositions, plan_groups
-from offsite.groups.restored_offsets import RestoredOffsets, find_topic_origin, load_restored_offsets
+from offsite.groups.restored_offsets import RestoredOffsets, load_restored_offsets, topic_origins
 from offsite.groups.streams_groups import streams_warnings
 from offsite.groups.translation import OffsetMapping, SameOffsets, translate
 from offsite.kafka.admin import ClusterAdmin
@@ -255,7 +255,7 @@ def _as_of_and_mapping(
     ids = _unnamed_ids(admin, request.renames)
     as_of = as_of.of_incarnations(_known_ids(backup, ids))
     is_own = cluster_id == backup.descriptor.cluster_id
-    as_of = as_of.without_topics(dict(_strangers(backup, ids, as_of))) if is_own else as_of
+    as_of = as_of.without_topics(dict(_strangers(backup, ids, as_of, is_own=is_own)))
     read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
     if unused := request.renames.unused({*read, *(incarnation.topic for incarnation in as_of.point.topics)}):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
@@ -303,14 +303,24 @@ def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
     return {name: str(topic.topic_id or "") for name, topic in admin.topics().items() if not renames.is_about(name)}
 
 
-def _strangers(backup: Backup, target_ids: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
-    """Topics of the backup's own cluster that differ from the topics read by the groups, with the reason: the meaning
-    of their offsets is unknown, unless a restore recorded here made the topic with the same offsets."""
+def _strangers(
+    backup: Backup, target_ids: Mapping[str, str], as_of: GroupsAsOf, *, is_own: bool
+) -> Iterator[tuple[str, str]]:
+    """Topics of the target that differ from the topics read by the groups, with the reason: on the backup's own cluster
+    the meaning of their offsets is unknown, unless a restore recorded here made the topic with the same offsets. On
+    another cluster each topic differs, and those that a restore made with other offsets are known."""
     read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
-    for name, topic_id in sorted(read):
-        if not (now := target_ids.get(name, "")) or not topic_id or now == topic_id:
+    others = [
+        (TopicIncarnation(topic=name, topic_id=topic_id), now)
+        for name, topic_id in sorted(read)
+        if (now := target_ids.get(name, "")) and now != topic_id and (topic_id or not is_own)
+    ]
+    origins = topic_origins(backup) if others else {}
+    for incarnation, now in others:
+        name = incarnation.topic
+        origin = origins.get(TopicIncarnation(topic=name, topic_id=now))
+        if origin is None and not is_own:
             continue
-        origin, incarnation = find_topic_origin(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
         if origin is None:
             why = "is another topic than its groups have read, and no restore of this backup created it"
             yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"

@@ -127,6 +127,22 @@ def test_a_rule_for_no_topic_of_the_backup_is_refused(site: Site, rule: str) -> 
         planned(site, renames=parse_renames([rule]))
 
 
+def test_offsets_of_the_source_are_not_set_on_a_topic_that_a_restore_translated(site: Site) -> None:
+    """The command without --restore set the group to the end, behind two records that it had not read, and said that
+    it reads again."""
+    site.source.make_topic("orders")
+    site.source.write_in_transaction("orders", [b"aborted"] * 5, committed=False)
+    site.source.write("orders", [b"a", b"b", b"c"])
+    site.source.commit_group("readers", "orders", [7])
+    site.back_up("orders")
+    restore = site.restore(offsets="translate").restore
+    result = applied(site)
+    assert (result.offsets_set, site.target.committed("readers", "orders")) == (0, {})
+    assert result.notes == (f"orders was created by restore {restore}: set its groups with --restore {restore}",)
+    assert applied(site, restore=restore).offsets_set == 1
+    assert site.target.committed("readers", "orders") == {0: 1}
+
+
 def test_a_topic_that_is_not_there_is_named_and_nothing_is_committed(site: Site) -> None:
     backed_up(site)
     result = applied(site)
