@@ -35,6 +35,7 @@ PASSWORD = "word-of-the-driver"
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/shops/serviceaccounts",
     "ConfigMap": "/api/v1/namespaces/shops/configmaps",
+    "PersistentVolumeClaim": "/api/v1/namespaces/shops/persistentvolumeclaims",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/shops/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/shops/rolebindings",
     "Job": "/apis/batch/v1/namespaces/shops/jobs",
@@ -204,7 +205,6 @@ def places(folder: Path) -> dict[str, str]:
     return {
         "/opt/offsite/bin/spark-executor": str(DEPLOY / "image" / "spark-executor.sh"),
         "/tmp/cache": str(folder / "cache"),
-        "/tmp/state": str(folder / "state"),
     }
 
 
