@@ -185,7 +185,7 @@ def _read_as_of(commits: GroupCommits, point: BackupState, fixed: FixedPoint, he
             for topic in history.unclear
         )
         positions, left = _positions_before(commits, point, time_ms, head)
-        groups = dict(sorted({**_described(commits, point, history.groups), **positions}.items()))
+        groups = dict(sorted({**positions, **_described(commits, point, history.groups)}.items()))
         return GroupsAsOf(groups=groups, point=point, origin=HISTORY, own_notes=(*notes, *left))
     return _snapshot_before(commits, point, time_ms, head)
 

@@ -339,6 +339,10 @@ def _kerberos_login(settings: ClientSettings, mechanism_name: str) -> kerberos_l
 def _credentials(settings: ClientSettings, mechanism: str) -> tuple[str, Secret]:
     if settings.has("sasl.jaas.config"):
         options = read_jaas(settings, mechanism)
+        if options.get("tokenauth", "").lower() == "true":
+            raise settings.bad_setting(
+                "sasl.jaas.config", "offsite has no login by a delegation token (tokenauth)", hint=_JAAS_HINT
+            )
         username, password = options.get("username", ""), options.get("password", "")
     else:
         username, password = settings.get("sasl.username"), settings.get("sasl.password")

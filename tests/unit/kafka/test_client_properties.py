@@ -243,3 +243,13 @@ def test_tls_of_today_is_not_warned_of() -> None:
     assert properties.warnings == ()
     assert properties.config.tls is not None
     assert properties.config.tls.protocols == ("TLSv1.2", "TLSv1.3")
+
+
+def test_a_delegation_token_is_refused_by_name() -> None:
+    """The option was passed over, and brokers refused the id and the key of the token as a user and a password."""
+    text = (
+        "bootstrap.servers=a:9094\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
+        'sasl.jaas.config=x.ScramLoginModule required username="id" password="key" tokenauth="true";\n'
+    )
+    with pytest.raises(BadKafkaConfig, match=r"f:4: sasl\.jaas\.config: offsite has no login by a delegation token"):
+        parse_client_properties(text, source="f")
