@@ -17,6 +17,9 @@ _MIB = 1 << 20
 MAX_OFFSET = (1 << 63) - 1
 """Offsets, counts, times in ms and sizes are signed 64-bit numbers in Kafka's protocol."""
 
+MAX_EPOCH = (1 << 31) - 1
+"""Epochs of leaders have 32 bits."""
+
 MAX_PARTITIONS = 1_000_000
 """Partitions of one topic. Kafka numbers them with 32 bits; controllers make at most 10,000 in one request."""
 

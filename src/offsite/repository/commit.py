@@ -12,7 +12,7 @@ from typing import Annotated
 
 from offsite.log.batch import LastBatch
 from offsite.log.range import PartitionId, TopicIncarnation
-from offsite.model.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.bounds import MAX_COMMIT_TIME_MS, MAX_EPOCH
 from offsite.model.errors import DamagedCommit, check
 from offsite.model.untrusted.json_codec import (
     Count,
@@ -76,7 +76,13 @@ def _read_commit_time(document: JsonObject, name: str) -> int:
     return time_ms
 
 
-_SPAN_END, _COMMIT_TIME = Form(_read_span_end), Form(_read_commit_time)
+def _read_epoch(document: JsonObject, name: str) -> int:
+    if not NO_EPOCH <= (epoch := document.integer(name)) <= MAX_EPOCH:
+        raise document.wrong(name, "an epoch of a leader")
+    return epoch
+
+
+_SPAN_END, _COMMIT_TIME, _EPOCH = Form(_read_span_end), Form(_read_commit_time), Form(_read_epoch)
 _BEFORE_END, _LATER_EPOCH, _UNTIL = First(_check_cut), First(_check_epochs), First(_check_until)
 _SpanEnd = Annotated[int, _SPAN_END]
 _SEGMENTS = Form(
@@ -177,7 +183,7 @@ class Position:
     partition_id: InlinePartition
     log_start: Count
     end: Count
-    leader_epoch: Nullable[Spare[int]] = NO_EPOCH
+    leader_epoch: Annotated[Nullable[Spare[int]], _EPOCH] = NO_EPOCH
     last_batch: Spare[LastBatch | None] = None
 
     def __post_init__(self) -> None:
@@ -229,8 +235,8 @@ class CutBack:
     partition_id: InlinePartition
     at: Annotated[int, _BEFORE_END]
     end: int
-    epoch: int
-    leader_epoch: Annotated[int, _LATER_EPOCH]
+    epoch: Annotated[int, _EPOCH]
+    leader_epoch: Annotated[int, _LATER_EPOCH, _EPOCH]
     below: Annotated[Nullable[Spare[SegmentPart | None]], PART_FORM] = None
     above: Annotated[Nullable[Spare[SegmentPart | None]], PART_FORM] = None
 

@@ -18,7 +18,7 @@ from offsite.archives.indexed.index import ArchiveManifest, EarlierSettings, Exp
 from offsite.archives.indexed.layout import ArchiveLayout
 from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.bounds import MAX_EPOCH, MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import BadName
 from offsite.model.names import check_topic_name
 from offsite.model.untrusted.bounded_json import (
@@ -40,7 +40,6 @@ _UNSEALED_INDEX = frozenset(
     {"topic", "topic_id", "partitions", "replication_factor", "configs", "covered", "losses", "files"}
 )
 _MAX_REPLICATION_FACTOR = (1 << 15) - 1
-_MAX_EPOCH = (1 << 31) - 1
 
 
 class BadIndex(ValueError):
@@ -175,7 +174,7 @@ def _group(document: IndexObject) -> GroupOffsets:
 def _topic_offsets(document: IndexObject) -> TopicOffsets:
     partitions = document.integers("partitions", most=MAX_PARTITIONS - 1)
     offsets = document.integers("offsets", least=-1)
-    epochs = document.integers("leader_epochs", least=NO_EPOCH, most=_MAX_EPOCH)
+    epochs = document.integers("leader_epochs", least=NO_EPOCH, most=MAX_EPOCH)
     metadata = document.texts("metadata")
     if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
         raise BadIndex("columns of group offsets differ in length")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from offsite.log.batch import LastBatch
 from offsite.log.range import PartitionId
-from offsite.model.bounds import MAX_PARTITIONS
+from offsite.model.bounds import MAX_EPOCH, MAX_PARTITIONS
 from offsite.model.errors import OffsiteError, check
 from offsite.model.names import is_topic_name
 from offsite.model.untrusted.json_codec import JsonCodec
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.catalogs.segment_table import CatalogPart, RecoverSegments, RowRange, StoredRows
-from offsite.repository.commit import CompactedRange, Position, SnapshotRef, TopicShape
+from offsite.repository.commit import NO_EPOCH, CompactedRange, Position, SnapshotRef, TopicShape
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
@@ -196,8 +196,9 @@ def _rows(state: BackupState, parts: Sequence[CatalogPart]) -> Iterator[tuple[ob
 
 def _position(row: Sequence[Any]) -> Position:
     topic, topic_id, partition, log_start, end, leader_epoch, last_offset, crc = row
-    if not is_topic_name(topic) or not 0 <= partition < MAX_PARTITIONS:
-        raise ValueError(f"{topic!r}/{partition}")
+    is_leader_epoch = NO_EPOCH <= leader_epoch <= MAX_EPOCH
+    if not is_topic_name(topic) or not 0 <= partition < MAX_PARTITIONS or not is_leader_epoch:
+        raise ValueError(f"{topic!r}/{partition} in epoch {leader_epoch}")
     return Position(
         partition_id=PartitionId(topic=topic, topic_id=topic_id, partition=partition),
         log_start=log_start,
