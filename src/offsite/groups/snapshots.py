@@ -24,7 +24,7 @@ from offsite.log.group_offsets import (
     restrict_to_topics,
 )
 from offsite.log.range import TopicIncarnation, TopicPartition
-from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.errors import DamagedObject, KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError
 from offsite.model.names import named
 from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
@@ -40,6 +40,9 @@ from offsite.repository.state import BackupState
 
 _NAMED_MAX = 12
 """Positions named in one sentence."""
+EVERY_GROUP = "*"
+"""Stands for the name of a group in the failure of a list."""
+_NO_LIST = "brokers did not list the groups"
 GONE_MAX = 1_000
 """Recorded groups that are gone, the newest first: some 80 KB in a snapshot at most."""
 
@@ -88,10 +91,18 @@ class PreviousGroups:
 
 def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups | None:
     """All selected groups with all their commits; None when no groups are selected. Call *before* asking for the end
-    offsets: a group commits offsets below the end of the log, and no commit lies beyond the backup."""
+    offsets: a group commits offsets below the end of the log, and no commit lies beyond the backup.
+
+    A coordinator that loads groups for longer than anybody waits is a failure of `EVERY_GROUP`: records are backed up without
+    it. Raises `KafkaUnavailable` and `Denied` otherwise.
+    """
     if not patterns:
         return None
-    listed = {group.group: group for group in client.list()}
+    try:
+        listed = {group.group: group for group in client.list()}
+    except (KafkaTimeout, KafkaUnreachable, LeaderUnavailable) as error:
+        unlisted = GroupFailure(group=EVERY_GROUP, error=error.id, message=f"{_NO_LIST}: {error.message}")
+        return FetchedGroups(groups={}, failed=(unlisted,))
     return client.offsets(listed[name] for name in patterns.select(listed))
 
 

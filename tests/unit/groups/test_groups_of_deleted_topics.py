@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from offsite.kafka.groups import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_fold import GroupPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import DamagedObject, LeaderUnavailable, NoSuchRestorePoint
+from offsite.model.errors import DamagedObject, KafkaTimeout, LeaderUnavailable, NoSuchRestorePoint
 from offsite.model.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import format_time
@@ -53,6 +53,23 @@ def begun(site: Site) -> Site:
     site.source.commit_group("shipping", "users", [5])
     site.back_up("orders", "users")
     return site
+
+
+def test_records_are_backed_up_while_brokers_load_the_groups(begun: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than a run waits. What is known of groups stays, and the result says so."""
+
+    def is_loading(_: GroupClient) -> Sequence[ListedGroup]:
+        raise KafkaTimeout("broker 1: COORDINATOR_LOAD_IN_PROGRESS")
+
+    known = get_group_snapshot(begun.backup.store, begun.backup.state().groups or "")
+    monkeypatch.setattr(GroupClient, "list", is_loading)
+    begun.source.write("orders", [b"5"])
+    result = begun.back_up("orders", "users")
+    assert result.records == 1
+    assert not result.complete
+    (failure,) = result.groups.failed if result.groups else ()
+    assert (failure.group, "brokers did not list the groups" in failure.message) == ("*", True)
+    assert get_group_snapshot(begun.backup.store, begun.backup.state().groups or "") == known
 
 
 def delete_topic(cluster: FakeCluster, name: str) -> None:
