@@ -93,8 +93,8 @@ def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups |
     """All selected groups with all their commits; None when no groups are selected. Call *before* asking for the end
     offsets: a group commits offsets below the end of the log, and no commit lies beyond the backup.
 
-    A coordinator that loads groups for longer than anybody waits is a failure of `EVERY_GROUP`: records are backed up without
-    it. Raises `KafkaUnavailable` and `Denied` otherwise.
+    Where a coordinator loads groups for longer than a run waits, `EVERY_GROUP` has failed: records are backed up all
+    the same. Raises `KafkaUnavailable` and `Denied` otherwise.
     """
     if not patterns:
         return None

@@ -61,7 +61,7 @@ def test_records_are_backed_up_while_brokers_load_the_groups(begun: Site, monkey
     def is_loading(_: GroupClient) -> Sequence[ListedGroup]:
         raise KafkaTimeout("broker 1: COORDINATOR_LOAD_IN_PROGRESS")
 
-    known = get_group_snapshot(begun.backup.store, begun.backup.state().groups or "")
+    snapshot = get_group_snapshot(begun.backup.store, begun.backup.state().groups or "")
     monkeypatch.setattr(GroupClient, "list", is_loading)
     begun.source.write("orders", [b"5"])
     result = begun.back_up("orders", "users")
@@ -69,7 +69,7 @@ def test_records_are_backed_up_while_brokers_load_the_groups(begun: Site, monkey
     assert not result.complete
     (failure,) = result.groups.failed if result.groups else ()
     assert (failure.group, "brokers did not list the groups" in failure.message) == ("*", True)
-    assert get_group_snapshot(begun.backup.store, begun.backup.state().groups or "") == known
+    assert get_group_snapshot(begun.backup.store, begun.backup.state().groups or "") == snapshot
 
 
 def delete_topic(cluster: FakeCluster, name: str) -> None:
