@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from offsite.log.range import PartitionId
 from offsite.model.clock import Clock
 from offsite.operator.decide import succession
 from offsite.operator.decide.succession import SuccessionVerdict, Successor
@@ -21,7 +22,9 @@ from offsite.repository.declared import history
 from offsite.repository.declared.entry import LastCommit
 from offsite.repository.declared.history import Located
 from offsite.repository.layout import BackupLayout
+from offsite.repository.partition_history import Spans
 from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
 from offsite.restore import lease
 from offsite.stores.store import Store
 from offsite.upkeep.retention import pins
@@ -81,11 +84,12 @@ def a_position_is_enough(patch: Patch) -> None:
 def ends_are_enough(patch: Patch) -> None:
     """What lies below the end of a log is held, and nobody looks for its last batch."""
     patch.setattr(replacement, "same_batches", lambda *_: {})
-    patch.setattr(succession, "held_spans", lambda state, known: ((0, end),) if (end := _end(state, known)) else ())
+    patch.setattr(succession, "held_spans", _all_below_the_end)
 
 
-def _end(state: object, known: object) -> int:
-    return state.reached([known]).get(known, 0)  # type: ignore[attr-defined,no-any-return]
+def _all_below_the_end(state: BackupState, partition: PartitionId) -> Spans:
+    end = state.accounted_ends([partition]).get(partition, 0)
+    return ((0, end),) if end else ()
 
 
 def topics_that_lack_are_passed_over(patch: Patch) -> None:
