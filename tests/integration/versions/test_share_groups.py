@@ -88,10 +88,11 @@ def work(site: Groups) -> Work:
 
 
 def lose(site: Groups, of: Work) -> None:
-    """The topic and the group are gone, and groups begin at the end, as on a new cluster."""
+    """The topic and the group are gone, and groups begin at the end, as on a new cluster. The group goes first: brokers
+    may refuse to delete a share group whose topic has just been deleted."""
+    delete_group(site.source, of.group)
     site.source.admin.delete_topics([of.topic])
     wait_until(lambda: of.topic not in site.source.admin.topics())
-    delete_group(site.source, of.group)
     set_reset(site.source.bootstrap, of.group, "latest")
 
 
