@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -52,7 +51,7 @@ def produced() -> Target:
         with found.part():
             try:
                 found.data["answer"] = acknowledged.decode(memoryview(files["answer"]))
-            except (struct.error, IndexError) as error:  # what the writer turns into an error of ours
+            except UNREADABLE as error:  # what the writer turns into an error of ours
                 found.named.append(f"unreadable: {error}")
         return found
 

@@ -25,6 +25,7 @@ from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer,
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.protocol.request import Api
+from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.range import Chunk, LogRange, TopicPartition
@@ -288,7 +289,7 @@ class PartitionWriter:
         and recognised."""
         try:
             return self._pending[0].format.decode(connection.receive())
-        except (struct.error, IndexError, KafkaProtocolError) as error:
+        except (*UNREADABLE, KafkaProtocolError) as error:
             connection.close()
             raise KafkaUnreachable(f"{connection.address} sent an unreadable answer to Produce") from error
 

@@ -4,11 +4,14 @@ import struct
 
 import pytest
 
+from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.produce import ProduceFormat
 from offsite.kafka.protocol.wire import UNREADABLE, Encoder
+from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
+from tests.fake_cluster.server import serving
 
 
 def format_() -> ProduceFormat:
@@ -64,3 +67,17 @@ def test_noise_of_the_right_length_is_no_acknowledgement() -> None:
 def test_sequence_numbers_wrap_at_two_to_the_31() -> None:
     producer = Producer(producer_id=1, epoch=0, next_sequence=2**31 - 3)
     assert [producer.claim(2), producer.claim(2), producer.claim(5)] == [2**31 - 3, 2**31 - 1, 1]
+
+
+@pytest.mark.parametrize("unreadable", [b"\0", b"\0\0\0\1\0\1\xff\0\0\0\0"])
+def test_what_a_broker_did_not_readably_acknowledge_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, unreadable: bytes
+) -> None:
+    """The name of a topic may be no text, too: that ended the writer in an error of Python."""
+    decode, unreadables = ProduceFormat.decode, iter([memoryview(unreadable)])
+    monkeypatch.setattr(ProduceFormat, "decode", lambda known, data: decode(known, next(unreadables, data)))
+    with serving() as cluster:
+        cluster.make_topic("orders")
+        log = SmallLog(Router(cluster.config), TopicPartition(topic="orders", partition=0))
+        assert log.append(b"once") == 0
+        assert (log.end(), next(unreadables, None)) == (1, None)

@@ -56,7 +56,7 @@ class ProduceFormat:
     def decode(self, data: memoryview) -> ProduceAnswer:
         """Decode the acknowledgement in `data`.
 
-        Raises `struct.error` or `IndexError` on bytes that are no answer, and `LeaderUnavailable` on an answer without
+        Raises one of `UNREADABLE` on bytes that are no answer, and `LeaderUnavailable` on an answer without
         the partition: nothing was acknowledged, and the batch may be sent again.
         """
         result = len(self._place)
