@@ -75,7 +75,7 @@ def test_what_a_broker_did_not_readably_acknowledge_is_looked_for(
 ) -> None:
     """The name of a topic may be no text, too: that ended the writer in an error of Python."""
     decode, unreadables = ProduceFormat.decode, iter([memoryview(unreadable)])
-    monkeypatch.setattr(ProduceFormat, "decode", lambda known, data: decode(known, next(unreadables, data)))
+    monkeypatch.setattr(ProduceFormat, "decode", lambda form, data: decode(form, next(unreadables, data)))
     with serving() as cluster:
         cluster.make_topic("orders")
         log = SmallLog(Router(cluster.config), TopicPartition(topic="orders", partition=0))
