@@ -221,7 +221,11 @@ def loads_again(broker: Broker, application: Passes) -> bool:
     def is_refused() -> bool:
         return any(f"{application.application} is not a streams" in line for line in broker.errors())
 
-    wait_until(lambda: is_refused() or reads_group(cluster, application), limit_s=_LOAD_S, every_s=0.5)
+    def is_over() -> bool:
+        """A reading of groups waits for longer than a broker takes to refuse one."""
+        return is_refused() or reads_group(cluster, application) or is_refused()
+
+    wait_until(is_over, limit_s=_LOAD_S, every_s=0.5)
     return not is_refused()
 
 
