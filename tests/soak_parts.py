@@ -84,6 +84,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "worlds-expiry-2": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[1",),
     "worlds-expiry-3": (f"{_EXPIRY}::test_nothing_that_somebody_needs_is_deleted_in_many_courses[2",),
     "worlds-expiry-mistakes": (f"{_EXPIRY}::test_each_mistake_is_caught",),
+    "worlds-generations": ("tests/worlds/generations/",),
     "worlds-files-1": (f"{_FILES}::test_only_what_was_so_for_a_while_counts_in_many_courses[0",),
     "worlds-files-2": (f"{_FILES}::test_only_what_was_so_for_a_while_counts_in_many_courses[1",),
     "worlds-retention-1": (f"{_HISTORIES}::test_what_is_kept_is_whole_over_many_histories[0",),
