@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from offsite.archives.archive import ArchiveContents, ArchiveReader
 from offsite.archives.export.plan import ExportPlan, ExportRequest
 from offsite.archives.export.run import ExportJob, ExportResult, export_of_cluster, open_target
+from offsite.archives.files import FileInfo, Files
 from offsite.archives.formats import WriteOptions, open_reader
 from offsite.archives.indexed.layout import MANIFEST_KEY
 from offsite.generations.lost_keys import lost_of_archives
@@ -25,7 +26,7 @@ from offsite.model.selection import TopicSelection
 from offsite.points.restore_point import PointRequest
 from offsite.repository.generation_sets.entry import Founding
 from offsite.repository.generation_sets.ledger import SetLayout
-from offsite.repository.removal import SETTLED_MS, Announce
+from offsite.repository.removal import Announce, have_settled
 from offsite.stores.open_store import open_archive_files
 
 
@@ -89,23 +90,17 @@ class ArchiveTarget:
     def remove(self, generation: int, announce: Announce) -> bool:
         """Remove the archive. The manifest goes first: without it the rest is no archive of ours."""
         files = open_archive_files(self._place(generation))
-        objects = tuple(files.list())
-        if not objects:
-            return True
-        announce(sum(info.size_bytes for info in objects))
-        files.delete(MANIFEST_KEY)
-        for info in objects:
-            files.delete(info.key)
-        decided("remove", why="another generation replaced it", archive=files.url, objects=len(objects))
+        _delete(files, tuple(files.list()), announce)
         return True
 
     def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
         """Delete files that came back, once nothing was put there for a day: somebody may bring the archive back. Files
         from before the removal are of a copy that keeps times, and stay."""
         files = open_archive_files(self._place(generation))
-        times_ms = [info.modified_ms for info in files.list()]
-        if times_ms and removed_ms <= min(times_ms) and max(times_ms) < files.now_ms() - SETTLED_MS:
-            self.remove(generation, announce)
+        objects = tuple(files.list())
+        times_ms = (info.modified_ms for info in objects)
+        if objects and have_settled(times_ms, removed_ms=removed_ms, now_ms=files.now_ms()):  # now_ms makes the folder
+            _delete(files, objects, announce)
 
     def _job(self, generation: int) -> ExportJob:
         workshop, cluster_id = self._workshop, self._founding.cluster_id
@@ -133,6 +128,16 @@ class ArchiveTarget:
 
     def _place(self, generation: int) -> str:
         return place_of(self._request.place, self._request.name, generation)
+
+
+def _delete(files: Files, objects: Sequence[FileInfo], announce: Announce) -> None:
+    """Delete `objects` of an archive, the manifest first."""
+    if not objects:
+        return
+    announce(sum(info.size_bytes for info in objects))
+    for info in sorted(objects, key=lambda info: info.key != MANIFEST_KEY):
+        files.delete(info.key)
+    decided("remove", why="another generation replaced it", archive=files.url, objects=len(objects))
 
 
 def place_of(place: str, name: str, generation: int) -> str:

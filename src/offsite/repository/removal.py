@@ -174,9 +174,14 @@ def find_returned(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
     """Objects that came back into a removed backup, once all are at least `SETTLED_MS` old: none belongs to a backup
     being begun, imported or brought back now, which may take days. Objects from before the removal are of a copy that
     keeps times (`cp -a`, `rsync -a`, an archive of files): nobody knows when it arrived, or whether all of it has."""
-    before_ms, mark, objects = store.now_ms() - SETTLED_MS, store.head(layout.removed_key), _below(store, layout)
+    now_ms, mark, objects = store.now_ms(), store.head(layout.removed_key), _below(store, layout)
     removed_ms = 0 if mark is None else mark.modified_ms
-    return objects if all(removed_ms <= info.modified_ms < before_ms for info in objects) else ()
+    return objects if have_settled((info.modified_ms for info in objects), removed_ms=removed_ms, now_ms=now_ms) else ()
+
+
+def have_settled(times_ms: Iterable[int], *, removed_ms: int, now_ms: int) -> bool:
+    """Whether objects with these times all came back after a removal, and none within `SETTLED_MS`."""
+    return all(removed_ms <= time_ms < now_ms - SETTLED_MS for time_ms in times_ms)
 
 
 def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
