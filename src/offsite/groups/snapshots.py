@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.groups import NO_GROUP, FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.net.backoff import PASSING
 from offsite.kafka.protocol.groups import ListedGroup
 from offsite.log.group_offsets import (
     NO_OFFSET,
@@ -24,7 +25,7 @@ from offsite.log.group_offsets import (
     restrict_to_topics,
 )
 from offsite.log.range import TopicIncarnation, TopicPartition
-from offsite.model.errors import DamagedObject, KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError
+from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.names import named
 from offsite.model.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
@@ -100,7 +101,7 @@ def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups |
         return None
     try:
         listed = {group.group: group for group in client.list()}
-    except (KafkaTimeout, KafkaUnreachable, LeaderUnavailable) as error:
+    except PASSING as error:
         unlisted = GroupFailure(group=EVERY_GROUP, error=error.id, message=f"{_NO_LIST}: {error.message}")
         return FetchedGroups(groups={}, failed=(unlisted,))
     return client.offsets(listed[name] for name in patterns.select(listed))

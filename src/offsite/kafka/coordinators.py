@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
-from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, PASSING, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import CONCURRENT_TRANSACTIONS, NONE, broker_error
 from offsite.kafka.protocol.request import Api, Request
@@ -23,10 +23,8 @@ from offsite.model.clock import Clock
 from offsite.model.errors import (
     Denied,
     KafkaProtocolError,
-    KafkaTimeout,
     KafkaTooOld,
     KafkaUnavailable,
-    KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
 )
@@ -126,7 +124,7 @@ class TransactionCoordinators:
                     self._clock.sleep(BUSY_S)
                 elif code:
                     raise broker_error(code, f"{doing} ({next(iter(pending))})")
-            except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            except PASSING as error:
                 self._forget(pending)
                 outage.wait(error)
             except NoSuchTopic as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from offsite.kafka.lane import Batch, ControlRecords, Lane, Lanes, Piece
 from offsite.kafka.log_bounds import LeaderAnswers
-from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, PASSING, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, TransactionOutcome, fenced_error
@@ -26,8 +26,6 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     KafkaProtocolError,
     KafkaTimeout,
-    KafkaUnreachable,
-    LeaderUnavailable,
     NoSuchTopic,
     OffsiteError,
     ProtectedTopic,
@@ -36,7 +34,6 @@ from offsite.model.names import PROTECTED_TOPICS
 
 OUTCOMES_MAX = 1_000
 """Outcomes in one request."""
-_PASSING = (KafkaUnreachable, KafkaTimeout, LeaderUnavailable)
 
 Unexpected = Callable[[int, int], OffsiteError]
 """Makes the error for offsets `[start, end)` of the log that hold something unexpected."""
@@ -200,7 +197,7 @@ class LogWriter:
                     self._wait(trouble)
                 self._look()
                 self._lane = self._lanes.join(self)
-            except (*_PASSING, NoSuchTopic) as error:
+            except (*PASSING, NoSuchTopic) as error:
                 if error is trouble:
                     raise
                 self.end_lane(error)
@@ -208,7 +205,7 @@ class LogWriter:
 
     def _wait(self, trouble: OffsiteError) -> None:
         """Wait, or raise `trouble` when the trouble has lasted too long."""
-        (self._outage if isinstance(trouble, _PASSING) else self._absence).wait(trouble)
+        (self._outage if isinstance(trouble, PASSING) else self._absence).wait(trouble)
 
     def _fail(self, piece: Piece, answer: ProduceAnswer) -> None:
         key, code = self.partition, answer.error_code
@@ -216,7 +213,7 @@ class LogWriter:
             self._error = fenced_error(key)
             return
         error = broker_error(code, f"writing offset {piece.start} of {key}", detail=answer.detail)
-        if isinstance(error, (*_PASSING, NoSuchTopic)):
+        if isinstance(error, (*PASSING, NoSuchTopic)):
             raise error
         if code in LOST_TRACK:
             raise LostTrackError(error)

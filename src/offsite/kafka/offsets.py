@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, PASSING, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import NONE, broker_error
@@ -28,7 +28,6 @@ from offsite.model.errors import (
     KafkaProtocolError,
     KafkaTimeout,
     KafkaUnavailable,
-    KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
     TargetNotEmpty,
@@ -108,7 +107,7 @@ def _find(
                 offsets[key] = listed
             if left_out := [key for key in missing if key not in offsets]:
                 raise missing_offsets_error(left_out)
-        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+        except PASSING as error:
             outage.wait(error)
         except NoSuchTopic as error:
             absence.wait(error)

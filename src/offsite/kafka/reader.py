@@ -13,7 +13,7 @@ from itertools import chain
 from uuid import UUID
 
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
-from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, PASSING, Backoff
 from offsite.kafka.net.broker_socket import ReceiveBuffer
 from offsite.kafka.net.routing import Router
 from offsite.kafka.partition_stream import FETCH_PENDING, FetchPending, PartitionStream
@@ -23,10 +23,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     DamagedBatch,
     KafkaProtocolError,
-    KafkaTimeout,
     KafkaUnavailable,
-    KafkaUnreachable,
-    LeaderUnavailable,
     NoSuchTopic,
     OffsiteError,
     TopicReplaced,
@@ -105,7 +102,7 @@ class PartitionReader:
                             waiting.reset()
                         self._router.silent_partitions.discard(key)
                         yield item
-            except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            except PASSING as error:
                 yield FETCH_PENDING  # a failed fetch: `begin_task` need not wait
                 outage.wait(error)
             except (NoSuchTopic, TopicReplaced) as error:

@@ -84,6 +84,11 @@ class Ledger(Generic[EntryT, StateT]):
             self._check_end(newest)
         return newest
 
+    def read_again(self, state: StateT | None) -> StateT:
+        """As `read`, but from the first entry where the last entry of `state` is gone: a person may delete the entries
+        of this ledger."""
+        return self.read(state if state is not None and self.holds(state) else None)
+
     def append(self, entry: EntryT, *, to: StateT) -> StateT | None:
         """Return the state with `entry` after `to`; None if another process was first: read on and decide again. Raises
         `EntryRefusedError` for an entry that `to` does not allow, `DamagedObject` if the last entry of `to` is gone:

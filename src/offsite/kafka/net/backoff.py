@@ -71,13 +71,17 @@ class Backoff:
             self._clock.sleep(wait_s)
 
 
+PASSING = (KafkaUnreachable, KafkaTimeout, LeaderUnavailable)
+"""Errors that pass when brokers come back, or partitions have leaders again."""
+
+
 def through_outage(ask: Callable[[], T], clock: Clock, *, limit_s: float = LEADERLESS_MAX_S) -> T:
     """Repeat `ask` while brokers are down or a leader is missing, for `limit_s` at most. `ask` must be repeatable."""
     backoff = Backoff(clock, limit_s=limit_s)
     while True:
         try:
             return ask()
-        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+        except PASSING as error:
             backoff.wait(error)
 
 

@@ -102,8 +102,7 @@ class Slots:
                 self.give(uid)
 
     def _read(self) -> SlotsState:
-        is_known = self._state.seq and self._ledger.holds(self._state)  # else somebody freed all slots
-        self._state = self._ledger.read(self._state if is_known else None)
+        self._state = self._ledger.read_again(self._state if self._state.seq else None)
         return self._state
 
     def _append(self, now: SlotsState, kind: str, uid: str) -> None:
@@ -208,8 +207,7 @@ class Tags:
             self._append(tag, now, "", now.holder.place)
 
     def _read(self, tag: TagName) -> TagState:
-        ledger, before = self._ledger(tag), self._states.get(tag)
-        self._states[tag] = ledger.read(before if before is not None and ledger.holds(before) else None)
+        self._states[tag] = self._ledger(tag).read_again(self._states.get(tag))
         return self._states[tag]
 
     def _ledger(self, tag: TagName) -> Ledger[TagEntry, TagState]:
