@@ -48,6 +48,8 @@ DISCOVERY: dict[str, Any] = {
 FORBIDDEN: dict[str, Any] = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
 """The role of the operator lets it list no namespaces."""
 
+NOT_FOUND: dict[str, Any] = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+
 
 @dataclass(slots=True)
 class Proxy:
@@ -127,14 +129,15 @@ class _Handler(BaseHTTPRequestHandler):
                 if self.command == "POST":
                     found.create(place, body)
                 elif self.command == "PATCH" and not found.patch(place, body):
-                    return 404, {}
+                    return 404, NOT_FOUND
                 elif self.command == "DELETE":
                     found.delete(place, uid=body["preconditions"]["uid"])
             except ResourceConflict as error:
                 return 409, {"message": error.message}
             proxy.pods_become_ready()
             it = found.get(place)
-        return (200, it or {}) if it is not None or self.command != "GET" else (404, {})
+        is_missing = it is None and self.command == "GET"
+        return (404, NOT_FOUND) if is_missing else (200, it or {"kind": "Status", "status": "Success"})
 
     def _pass_on(self, data: bytes) -> None:
         """A watch goes on for as long as its client listens."""
