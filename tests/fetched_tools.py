@@ -4,6 +4,7 @@ they are used without being installed."""
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -97,6 +98,27 @@ def maven_jars(name: str, jars: tuple[Jar, ...]) -> Path:
     folder = _kept(name, fetch)
     verify(folder, jars)
     return folder
+
+
+def maven_archive(coordinate: str, *, sha256: str) -> Path:
+    """The folder of what is in `group:artifact:version:tar.gz:all`, with the bytes that it is known by. Raises
+    `NoTool`."""
+    group, artifact, version = coordinate.split(":")
+    name = f"{artifact}-{version}"
+
+    def fetch(work: Path) -> Path:
+        if shutil.which("mvn") is None:
+            raise NoTool("there is no Maven, which alone fetches what is no jar")
+        goal = ["dependency:copy", f"-Dartifact={group}:{artifact}:{version}:tar.gz:all", f"-DoutputDirectory={work}"]
+        _run(["mvn", "--batch-mode", "--quiet", *goal], work)
+        file = work / f"{name}-all.tar.gz"
+        if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+            raise NoTool(f"{file.name} has other bytes than expected")
+        (tree := work / name).mkdir()
+        _run(["tar", "-xzf", str(file), "-C", str(tree)], work)
+        return tree
+
+    return _kept(name, fetch)
 
 
 def _download(jars: tuple[Jar, ...], folder: Path) -> None:

@@ -230,6 +230,12 @@ class BadSparkArchive(UserError):
     id = "OFF-0220"
 
 
+class BadRegistry(UserError):
+    """The address is not that of a schema registry, or its answers cannot be used; the message says what is wrong."""
+
+    id = "OFF-0240"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -640,6 +646,12 @@ class NoEvidence(KafkaUnavailable):
     id = "OFF-1507"
 
 
+class RegistryUnavailable(KafkaUnavailable):
+    """The schema registry did not answer, or asked to come again later, through all attempts."""
+
+    id = "OFF-1510"
+
+
 class KafkaTooOld(KafkaProtocolError):
     """The brokers lack a required request; the message names the request and the Kafka release that brought it."""
 
@@ -699,6 +711,12 @@ class TokenRefused(KafkaAuthenticationFailed):
     """The token endpoint gave no token for this client: id, secret, assertion or scope; or it is no token endpoint."""
 
     id = "OFF-1706"
+
+
+class RegistryDenied(Denied):
+    """The schema registry refuses the login, or the login may not do what was asked."""
+
+    id = "OFF-1707"
 
 
 class KafkaNotAuthorized(Denied):

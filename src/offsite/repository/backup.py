@@ -305,6 +305,7 @@ def without_unchanged(changes: CommitChanges, base: BackupState) -> CommitChange
     return replace(
         changes,
         metadata=None if changes.metadata == base.metadata else changes.metadata,
+        registry=None if changes.registry == base.registry else changes.registry,
         topics=tuple(shape for shape in changes.topics if base.topics.get(shape.incarnation) != shape),
         positions=tuple(p for p in changes.positions if base.positions.get(p.partition_id) != p),
     )

@@ -335,15 +335,15 @@ class CommitChanges:
 
     `topics` and `positions` may be full lists: unchanged entries are left out on commit. `segments` are new; `removed`:
     keys of live segments; `forgotten`: half-open ranges of commit numbers that stop being restore points. `groups`: the
-    key of a stored group snapshot. `metadata`: the stored cluster settings. `cut`: the stored consistent cut for the
-    ends after the commit; `cut_refused`: the cut must not be used. `gaps` account, with `segments` and `holes`, for the
-    offsets of moved positions. `explained`: holes of earlier commits of the same run, with a reason found later.
-    `accounted`: the commit accounts for every offset; commits of earlier versions gave no such promise. `left_behind`:
-    partitions that the run could not copy to their end, or not at all. `incomplete`: the run continues, and ends with a
-    complete commit unless interrupted; `progress`: the run's progress at the commit, None in older commits.
-    `read_ago_ms`: how long before the commit the run read the ends of the logs; 0 if unknown, or without a compacted
-    topic. `cut_back` applies before all other changes: the data above the cut becomes a closed branch, and positions
-    continue from the cut.
+    key of a stored group snapshot. `metadata`: the stored cluster settings. `registry`: the stored schema registry.
+    `cut`: the stored consistent cut for the ends after the commit; `cut_refused`: the cut must not be used. `gaps`
+    account, with `segments` and `holes`, for the offsets of moved positions. `explained`: holes of earlier commits of
+    the same run, with a reason found later. `accounted`: the commit accounts for every offset; commits of earlier
+    versions gave no such promise. `left_behind`: partitions that the run could not copy to their end, or not at all.
+    `incomplete`: the run continues, and ends with a complete commit unless interrupted; `progress`: the run's progress
+    at the commit, None in older commits. `read_ago_ms`: how long before the commit the run read the ends of the logs; 0
+    if unknown, or without a compacted topic. `cut_back` applies before all other changes: the data above the cut
+    becomes a closed branch, and positions continue from the cut.
 
     `expired`: ranges removed by retention; once the `forgotten` points are gone, no remaining point needs the segments
     inside, of the live history or of a branch. `compacted`: in these ranges `segments` hold fewer records than the
@@ -372,6 +372,7 @@ class CommitChanges:
     unpinned: Spare[tuple[int, ...]] = ()
     groups: Spare[str | None] = None
     metadata: Spare[SnapshotRef | None] = None
+    registry: Spare[SnapshotRef | None] = None
     cut: Spare[SnapshotRef | None] = None
     cut_refused: Spare[bool] = False
     checkpoint: Spare[OptionalFirst[Checkpoint]] = None
@@ -402,7 +403,7 @@ class CommitChanges:
     @property
     def snapshot_keys(self) -> tuple[str, ...]:
         """The keys of the objects beside the commits that the commit names."""
-        refs = (ref.key for ref in (self.metadata, self.cut) if ref is not None)
+        refs = (ref.key for ref in (self.metadata, self.registry, self.cut) if ref is not None)
         return (*([self.groups] if self.groups else []), *refs)
 
     @property

@@ -98,6 +98,7 @@ def _check_names(commit: Commit, key: str) -> None:
     named = [
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
+        *([(changes.registry.key, layout.registry_prefix)] if changes.registry else []),
         *([(changes.cut.key, layout.cuts_prefix)] if changes.cut else []),
     ]
     for name, prefix in named:

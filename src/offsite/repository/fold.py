@@ -132,6 +132,7 @@ class StateBuilder:
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
+            registry=changes.registry or self._state.registry,
             cut=consistent,
             cuts=_with_cut(self._state, commit, consistent, completed_at_ms),
             left_behind=changes.left_behind,

@@ -25,6 +25,7 @@
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/cuts/<seq:020>-<attempt:8hex>.json         the consistent cut of that commit
+    backups/<backup>/registry/<seq:020>-<attempt:8hex>.json     the schema registry, stored when it changes
     backups/<backup>/checkpoints/<id:020>/<event>.json          requested, taken, failed, deleted
     backups/<backup>/checkpoint-taker/<term:08>.<part>.json     the process that takes checkpoints now (a lease)
     backups/<backup>/restores/<restore>/...                     records of restores
@@ -73,7 +74,7 @@ _SEGMENT = re.compile(
 _PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack", re.ASCII)
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json", re.ASCII)
 _SNAPSHOT = re.compile(
-    r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts)/(\d{20})-[0-9a-f]{8}\.json)",
+    r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts|registry)/(\d{20})-[0-9a-f]{8}\.json)",
     re.ASCII,
 )
 _CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet", re.ASCII)
@@ -87,7 +88,7 @@ _IN_BACKUP = (
     r"commits/\d{20}\.json",
     r"catalog/(?:hint\.json|\d{20}\.(?:json|parquet|history\.parquet))",
     rf"(?:catalog-parts|groups)/{_NUMBERED}\.parquet",
-    rf"(?:metadata|cuts)/{_NUMBERED}\.json",
+    rf"(?:metadata|cuts|registry)/{_NUMBERED}\.json",
     rf"packs/{_NUMBERED}\.pack",
     rf"audit/{_NUMBERED}\.jsonl",
     r"checkpoints/\d{20}/[a-z]+\.json",
@@ -259,6 +260,13 @@ class BackupLayout:
         return f"{self.cuts_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
 
     @property
+    def registry_prefix(self) -> str:
+        return f"{self.prefix}registry/"
+
+    def registry_key(self, seq: int, attempt: str) -> str:
+        return f"{self.registry_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
+
+    @property
     def checkpoints_prefix(self) -> str:
         return f"{self.prefix}checkpoints/"
 
@@ -394,7 +402,7 @@ def parse_part_key(key: str) -> int | None:
 
 
 def parse_snapshot_key(key: str) -> int | None:
-    """The number of the commit for which groups, cluster settings or a cut were stored, else None."""
+    """The number of the commit for which groups, cluster settings, a cut or a registry were stored, else None."""
     return _number(_SNAPSHOT.fullmatch(key))
 
 

@@ -43,7 +43,7 @@ LEFTOVER_AFTER_MS = 24 * 3_600_000
 """An object is a leftover at the earliest after this time without activity, by the store's clock."""
 
 
-_SNAPSHOTS = frozenset({"groups", "metadata", "cut"})
+_SNAPSHOTS = frozenset({"groups", "metadata", "cut", "registry"})
 _READS_AT_ONCE = 16
 """Commits read in parallel for the snapshots they name: hides the latency of an object store."""
 
@@ -165,6 +165,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
         ("groups", layout.groups_prefix),
         ("metadata", layout.metadata_prefix),
         ("cut", layout.cuts_prefix),
+        ("registry", layout.registry_prefix),
     ):
         for info in own_objects(backup.store.list(prefix)):
             name = parse_segment_key(info.key)

@@ -206,12 +206,12 @@ class BackupState:
     the newest commit that completes a pass was made (as `committed_at_ms`; 0 if unknown). `read_ms`: when that pass
     read the ends of the logs, before the first complete pass the first run (0 if unknown; see also
     `TopicShape.read_ms`). `groups`: the key of the latest group snapshot. `metadata`: the latest cluster settings.
-    `cut`: the consistent cut of the positions (None: no cut). `expired`: spans of the live histories removed by
-    retention; `compacted`: spans with only the latest record of each key; both rising and not adjacent.
-    `compacted_until`: the latest record time before the compaction, per partition (epoch ms). `pins`: by number.
-    `history`: the restore points up to `seq`. `configs_since`: for each topic, the commit since which, at the latest,
-    the topic has its settings in `topics`. `unreadable`: the problem of the existing commit after `seq`; empty without
-    a problem. `is_outdated`: that commit is of a newer format than this offsite reads.
+    `registry`: the latest schema registry. `cut`: the consistent cut of the positions (None: no cut). `expired`: spans
+    of the live histories removed by retention; `compacted`: spans with only the latest record of each key; both rising
+    and not adjacent. `compacted_until`: the latest record time before the compaction, per partition (epoch ms). `pins`:
+    by number. `history`: the restore points up to `seq`. `configs_since`: for each topic, the commit since which, at
+    the latest, the topic has its settings in `topics`. `unreadable`: the problem of the existing commit after `seq`;
+    empty without a problem. `is_outdated`: that commit is of a newer format than this offsite reads.
 
     Excluded from comparison: `cuts`, the newest cuts, ascending, including cuts of older positions (states stored by an
     earlier version know only `cut`); `loose_commits` and `loose_entries`, the amount committed since the newest catalog
@@ -235,6 +235,7 @@ class BackupState:
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
+    registry: Spare[SnapshotRef | None] = None
     cut: Spare[SnapshotRef | None] = None
     cuts: Spare[tuple[CutSpan, ...]] = field(default=(), compare=False)
     branches: Spare[tuple[Branch, ...]] = ()

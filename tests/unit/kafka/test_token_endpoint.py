@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.kafka.config import ClientAssertion, SaslConfig, TlsConfig, TokenEndpoint, TokenSource
-from offsite.kafka.net import token_endpoint
+from offsite.kafka.net import http_exchange, token_endpoint
 from offsite.kafka.net.token_endpoint import TokenCache, fetch_token, refresh_delay_s, token_claims
 from offsite.model.errors import (
     BadKafkaConfig,
@@ -259,7 +259,7 @@ def test_a_connection_that_is_hung_up_never_sends_in_clear(certificates: Certifi
         peer.start()
         with client.wrap_socket(ours) as connected:
             peer.join()
-            token_endpoint._hang_up(connected)
+            http_exchange._hang_up(connected)
             assert connected.version() is not None, "it would send without TLS"
             with pytest.raises((ssl.SSLError, BrokenPipeError)):
                 connected.sendall(b"secret")

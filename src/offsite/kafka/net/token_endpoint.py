@@ -16,23 +16,21 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from math import inf
 from pathlib import Path
-from socket import SHUT_RDWR, gethostname, socket
+from socket import gethostname
 from ssl import SSLCertVerificationError
-from threading import Event, Lock, Timer
+from threading import Lock
 from typing import Any
-from urllib.parse import SplitResult, quote_plus, unquote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from offsite.kafka.config import BEARER_GRANT, TOKEN_TEXT, ClientAssertion, TokenEndpoint
-from offsite.kafka.net.broker_socket import tls_context
+from offsite.kafka.net.http_exchange import HttpLimits, HttpPeer, place_of, reason_of
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, TokenEndpointUnavailable, TokenRefused
-from offsite.model.machine import is_loopback
 from offsite.model.secret import masked
 from offsite.model.units import MIB
 from offsite.model.untrusted.text import printable
@@ -160,21 +158,21 @@ def _ask(endpoint: TokenEndpoint) -> AccessToken:
         status, answer = _post(endpoint, headers, urlencode(form).encode())
     except SSLCertVerificationError as error:
         raise TokenRefused(
-            f"the certificate of the token endpoint {_place(endpoint)} is not accepted: {error.verify_message}",
+            f"the certificate of the token endpoint {place_of(endpoint.url)} is not accepted: {error.verify_message}",
             hint="put its authority into ssl.truststore.location; the certificate must name the host",
         ) from error
     except (OSError, HTTPException, ValueError) as error:
         raise TokenEndpointUnavailable(
-            f"the token endpoint {_place(endpoint)} does not answer: {_reason_of(error)}", hint=_UNAVAILABLE_HINT
+            f"the token endpoint {place_of(endpoint.url)} does not answer: {reason_of(error)}", hint=_UNAVAILABLE_HINT
         ) from error
     if status in {HTTPStatus.OK, HTTPStatus.CREATED}:
         return _parse(endpoint, answer)
     text = f"{status}{_reason(_secrets(endpoint, headers, form), answer)}"
     if status in _LATER or (status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED):
         raise TokenEndpointUnavailable(
-            f"the token endpoint {_place(endpoint)} answers {text}", hint="ask who runs the identity provider"
+            f"the token endpoint {place_of(endpoint.url)} answers {text}", hint="ask who runs the identity provider"
         )
-    raise TokenRefused(f"the token endpoint {_place(endpoint)} refuses the client: {text}", hint=_REFUSED_HINT)
+    raise TokenRefused(f"the token endpoint {place_of(endpoint.url)} refuses the client: {text}", hint=_REFUSED_HINT)
 
 
 def _request(endpoint: TokenEndpoint) -> tuple[dict[str, str], dict[str, str]]:
@@ -201,91 +199,15 @@ def _request(endpoint: TokenEndpoint) -> tuple[dict[str, str], dict[str, str]]:
 
 def _post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
     parts = urlsplit(endpoint.url)
-    connection = _connection(endpoint, parts)
-    try:
-        with _limited(connection, 2 * endpoint.connect_timeout_s):  # for a proxy and for the endpoint
-            connection.connect()
-        connection.sock.settimeout(endpoint.read_timeout_s)
-        with _limited(connection, endpoint.read_timeout_s):
-            path = f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}"
-            connection.request("POST", path, body, dict(headers))
-            response = connection.getresponse()
-            answer = response.read(_MAX_ANSWER_BYTES + 1)
-        if len(answer) > _MAX_ANSWER_BYTES or response.length:
-            raise ValueError("an answer that is too long, or cut short")
-        return response.status, answer
-    finally:
-        connection.close()
-
-
-def _connection(endpoint: TokenEndpoint, parts: SplitResult) -> HTTPConnection:
-    host, timeout_s = parts.hostname or "", endpoint.connect_timeout_s
-    if parts.scheme == "http":
-        return HTTPConnection(host, parts.port or HTTP_PORT, timeout=timeout_s)
-    context = tls_context(endpoint.tls)
-    proxy = "" if is_loopback(host) or proxy_bypass(host) else getproxies().get("https", "")
-    port = parts.port or HTTPS_PORT  # without one, http.client reads it out of an address of IPv6
-    if not proxy:
-        return HTTPSConnection(host, port, timeout=timeout_s, context=context)
-    through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if through.scheme != "http":  # what is sent to it, its password too, would go over the network in clear
-        raise BadKafkaConfig(
-            f"https_proxy names a proxy of {through.scheme}; offsite speaks to proxies by http alone",
-            hint="write it as http://host:port, if the proxy speaks that, or name the endpoint in no_proxy",
-        )
-    connection = HTTPSConnection(through.hostname or "", through.port or 80, timeout=timeout_s, context=context)
-    login = f"{unquote(through.username)}:{unquote(through.password or '')}" if through.username else ""
-    proof = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
-    connection.set_tunnel(host, port, headers=proof)
-    return connection
-
-
-@contextmanager
-def _limited(connection: HTTPConnection, limit_s: float) -> Iterator[None]:
-    """A block that ends with `TimeoutError` after `limit_s`: else byte by byte an answer, of an endpoint or of a proxy,
-    would take for ever."""
-    is_over = Event()
-
-    def hang_up() -> None:
-        is_over.set()
-        _hang_up(connection.sock)
-
-    limit = Timer(limit_s, hang_up)
-    limit.daemon = True
-    limit.start()
-    try:
-        yield
-    except (OSError, HTTPException, ValueError) as error:
-        if is_over.is_set():
-            raise TimeoutError from error
-        raise
-    finally:
-        limit.cancel()
-    if is_over.is_set():  # what was read may be cut short
-        raise TimeoutError
-
-
-def _hang_up(connected: socket | None) -> None:
-    """End reading and writing. An `SSLSocket` would first take TLS away, and what another thread is about to send, the
-    client's secret, might go out in clear: so the plain method is called."""
-    if connected is not None:
-        with suppress(OSError):
-            socket.shutdown(connected, SHUT_RDWR)
-
-
-def _reason_of(error: Exception) -> str:
-    """The text of the operating system about an error, never text of the server."""
-    if str(error).startswith("Tunnel connection failed"):
-        return "the proxy refuses the connection"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return "it takes too long" if isinstance(error, TimeoutError) else type(error).__name__
-
-
-def _place(endpoint: TokenEndpoint) -> str:
-    """The address for people: a query may hold a key."""
-    parts = urlsplit(endpoint.url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+    limits = HttpLimits(
+        connect_timeout_s=endpoint.connect_timeout_s,
+        read_timeout_s=endpoint.read_timeout_s,
+        answer_bytes=_MAX_ANSWER_BYTES,
+    )
+    with closing(HttpPeer(endpoint.url, tls=endpoint.tls, limits=limits)) as peer:
+        target = f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}"
+        answer = peer.ask("POST", target, headers, body)
+    return answer.status, answer.body
 
 
 def _parse(endpoint: TokenEndpoint, answer: bytes) -> AccessToken:
@@ -293,7 +215,7 @@ def _parse(endpoint: TokenEndpoint, answer: bytes) -> AccessToken:
     token = fields.get("access_token") or fields.get("id_token")
     if not isinstance(token, str) or not TOKEN_TEXT.fullmatch(token):
         raise TokenRefused(
-            f"the token endpoint {_place(endpoint)} answers without an access_token",
+            f"the token endpoint {place_of(endpoint.url)} answers without an access_token",
             hint="is the URL that of the token endpoint?",
         )
     claims = token_claims(token)

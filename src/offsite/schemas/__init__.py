@@ -1,0 +1,1 @@
+"""Schema registries: their contents by Confluent's API, and what records carry of them."""

@@ -1,0 +1,110 @@
+"""Real registries are read as the double of the unit tests is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsite.model.schema_registry import RegistrySnapshot, SchemaReference
+from offsite.repository.snapshots.registry_snapshot import REGISTRY
+from offsite.sandbox import SandboxInfo
+from offsite.schemas.read_registry import read_registry
+from offsite.schemas.registry_client import RegistryAddress, RegistryClient
+from tests.fetched_tools import NoTool
+from tests.registries import apicurio, karapace
+from tests.schema_registry import SchemaRegistryServer, serving
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+MANY = 900
+"""Of Apicurio 3.0, more than 1,000 subjects are not to be had."""
+
+
+@pytest.fixture(params=["apicurio", "karapace", "double"])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RegistryClient]:
+    try:
+        match request.param:
+            case "apicurio":
+                with apicurio(tmp_path) as url:
+                    yield RegistryClient(RegistryAddress(url=url))
+            case "karapace":
+                sandbox: SandboxInfo = request.getfixturevalue("broker")
+                with karapace(tmp_path, sandbox.bootstrap) as url:
+                    yield RegistryClient(RegistryAddress(url=url))
+            case _:
+                with serving(SchemaRegistryServer()) as server:
+                    yield RegistryClient(RegistryAddress(url=server.url))
+    except NoTool as error:
+        pytest.skip(str(error))
+
+
+def register(client: RegistryClient, subject: str, text: str, *uses: str) -> int:
+    references = [{"name": f"{used}.proto", "subject": used, "version": 1} for used in uses]
+    body = {"schema": text, "schemaType": "PROTOBUF", **({"references": references} if references else {})}
+    answer = client.send("POST", "subjects", subject, "versions", body=body)
+    assert answer.is_well, answer
+    assert isinstance(answer.value, dict)
+    schema_id = answer.value["id"]
+    assert isinstance(schema_id, int)
+    return schema_id
+
+
+def proto(name: str, *uses: str) -> str:
+    imports = "".join(f'import "{used}.proto"; ' for used in uses)
+    members = " ".join(f"{used.title()} {used} = {number};" for number, used in enumerate(uses, start=2))
+    return f'syntax = "proto3"; package shop; {imports}message {name.title()} {{ int32 x = 1; {members} }}'
+
+
+def read(client: RegistryClient, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
+    snapshot = read_registry(client, known=known)
+    assert REGISTRY.decode(REGISTRY.encode(snapshot), key="registry") == snapshot
+    return snapshot
+
+
+def test_subjects_references_settings_and_deleted_versions_are_read(registry: RegistryClient) -> None:
+    money = register(registry, "money", proto("money"))
+    order = register(registry, "order", proto("order", "money"), "money")
+    again = register(registry, "we/ird ü%-value", proto("money"))
+    assert again == money
+    register(registry, "money", proto("money").replace("x = 1;", "x = 1; int32 y = 3;"))
+    assert registry.send("PUT", "config", "order", body={"compatibility": "FULL"}).is_well
+    assert registry.send("DELETE", "subjects", "money", "versions", "2").is_well
+    snapshot = read(registry)
+    named = {(version.subject, version.version): version for version in snapshot.versions}
+    assert {place: version.is_deleted for place, version in named.items()} == {
+        ("money", 1): False,
+        ("money", 2): True,
+        ("order", 1): False,
+        ("we/ird ü%-value", 1): False,
+    }
+    assert named["order", 1].id == order
+    assert snapshot.by_version["order", 1].references == (
+        SchemaReference(name="money.proto", subject="money", version=1),
+    )
+    assert "FULL" in {settings.compatibility for settings in snapshot.settings if settings.subject == "order"}
+    assert snapshot.unread == ()
+
+
+def test_a_schema_that_was_deleted_for_ever_stays_known(registry: RegistryClient) -> None:
+    gone = register(registry, "gone", proto("gone"))
+    register(registry, "kept", proto("kept"))
+    before = read(registry)
+    for query in ({}, {"permanent": "true"}):
+        assert registry.send("DELETE", "subjects", "gone", query=query).is_well
+    after = read(registry, before)
+    assert [schema.id for schema in after.schemas if schema.is_gone] == [gone]
+    assert [version.subject for version in after.versions] == ["kept"]
+    assert after.by_id["", gone].text == before.by_id["", gone].text
+
+
+def test_many_schemas_with_references_are_read_whole(registry: RegistryClient) -> None:
+    names = [f"m{number}" for number in range(MANY)]
+    for number, name in enumerate(names):
+        uses = [names[number // 3 - 1]] if number > 3 else []
+        register(registry, name, proto(name, *uses), *uses)
+    snapshot = read(registry)
+    assert len(snapshot.versions) == len(snapshot.schemas) == MANY
+    last = snapshot.with_references(snapshot.by_version[names[-1], 1])
+    assert [schema.references == () for schema in last] == [True] + [False] * (len(last) - 1)
