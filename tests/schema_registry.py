@@ -118,10 +118,10 @@ class SchemaRegistryServer:
             return 200, {"id": same[0].id}
         every = [(name, v) for name, others in self.subjects.items() for v in others.values()]
         taken = {v.id: v.body for name, v in every if _context(name) == _context(subject)}
-        known = next(
+        same_id = next(
             (number for number, other in taken.items() if other == body), max(taken, default=self.first_id - 1) + 1
         )
-        schema_id = asked_id if imports else known
+        schema_id = asked_id if imports else same_id
         if imports and taken.get(schema_id, body) != body:
             return 422, _error(42207, f"Overwrite new schema with id {schema_id} is not permitted.")
         versions[asked_version if imports and asked_version else max(versions, default=0) + 1] = Version(

@@ -5,7 +5,7 @@ which also knows no pages. So subjects and their versions decide what there is, 
 version that is listed and not shown is named (`unread`).
 
 A registry only grows, apart from deletions, so no moment has to stop it: whoever reads it after a record was written
-finds the schema of the record, unless somebody deleted the schema for ever. `known`, an earlier reading, keeps such a
+finds the schema of the record, unless somebody deleted the schema for ever. `earlier`, the reading before, keeps such a
 schema, because the id stays in the records.
 """
 
@@ -55,14 +55,14 @@ _LIMIT_HINT = "offsite takes no larger registry; without --registry the backup h
 
 
 def read_registry(
-    client: RegistryClient, *, known: RegistrySnapshot | None = None, clock: Clock | None = None
+    client: RegistryClient, *, earlier: RegistrySnapshot | None = None, clock: Clock | None = None
 ) -> RegistrySnapshot:
-    """Read everything. `known`: what an earlier reading of the same registry found. Raises the errors of `client`, and
-    `BadRegistry` for a registry that is too large, contradicts itself, or gives an id of `known` another meaning."""
+    """Read everything. `earlier`: the reading of the same registry before. Raises the errors of `client`, and
+    `BadRegistry` for a registry that is too large, contradicts itself, or gives an id of `earlier` another meaning."""
     reading = _Reading(client=client, clock=clock or SystemClock())
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
         reading.read(threads)
-    return _with_gone(reading.snapshot(), known, client.place)
+    return _with_gone(reading.snapshot(), earlier, client.place)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -299,10 +299,10 @@ class StoredSchemaAt:
     schema: StoredSchema
 
 
-def _with_gone(snapshot: RegistrySnapshot, known: RegistrySnapshot | None, place: str) -> RegistrySnapshot:
-    """`snapshot` with the schemas of `known` that the registry lacks by now."""
+def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, place: str) -> RegistrySnapshot:
+    """`snapshot` with the schemas of `earlier` that the registry lacks by now."""
     gone = []
-    for schema in known.schemas if known is not None else ():
+    for schema in earlier.schemas if earlier is not None else ():
         now = snapshot.by_id.get((schema.context, schema.id))
         if now is None:
             gone.append(replace(schema, is_gone=True))

@@ -57,8 +57,8 @@ def proto(name: str, *uses: str) -> str:
     return f'syntax = "proto3"; package shop; {imports}message {name.title()} {{ int32 x = 1; {members} }}'
 
 
-def read(client: RegistryClient, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
-    snapshot = read_registry(client, known=known)
+def read(client: RegistryClient, earlier: RegistrySnapshot | None = None) -> RegistrySnapshot:
+    snapshot = read_registry(client, earlier=earlier)
     assert REGISTRY.decode(REGISTRY.encode(snapshot), key="registry") == snapshot
     return snapshot
 

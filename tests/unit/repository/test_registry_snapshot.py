@@ -101,7 +101,7 @@ def test_only_what_no_commit_names_is_left_over(store: PosixStore, backup: Backu
     commit(backup, one('"long"'))
     for path in store.root.rglob("*"):
         os.utime(path, (0, (store.now_ms() - LEFTOVER_AFTER_MS) / 1000 - 5))
-    assert [found.info.key for found in find_orphans(backup)] == [orphan.key]
+    assert [leftover.info.key for leftover in find_orphans(backup)] == [orphan.key]
 
 
 def test_a_commit_cannot_name_the_registry_of_another_backup(backup: Backup) -> None:

@@ -27,8 +27,8 @@ def client_of(server: SchemaRegistryServer) -> RegistryClient:
     return RegistryClient(RegistryAddress(url=server.url))
 
 
-def read(server: SchemaRegistryServer, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
-    return read_registry(client_of(server), known=known)
+def read(server: SchemaRegistryServer, earlier: RegistrySnapshot | None = None) -> RegistrySnapshot:
+    return read_registry(client_of(server), earlier=earlier)
 
 
 def avro(name: str, **more: object) -> str:
@@ -76,13 +76,13 @@ def test_a_deleted_version_that_the_server_lists_and_does_not_show_is_named() ->
     assert snapshot.unread == ("version 1 of 'b' is listed or used, and not shown",)
 
 
-@pytest.mark.parametrize(("subjects", "told"), [(250, 1), (200, 1), (199, 0)])
-def test_a_list_without_pages_that_ends_at_a_round_number_is_doubted(subjects: int, told: int) -> None:
+@pytest.mark.parametrize(("subjects", "doubts"), [(250, 1), (200, 1), (199, 0)])
+def test_a_list_without_pages_that_ends_at_a_round_number_is_doubted(subjects: int, doubts: int) -> None:
     with serving(SchemaRegistryServer(pages=False, list_max=200)) as server:
         for number in range(subjects):
             server.register(f"s{number}", '"int"')
         unread = read(server).unread
-    assert unread == ("200 subjects are listed, and no next page: there may be more",)[:told]
+    assert unread == ("200 subjects are listed, and no next page: there may be more",)[:doubts]
 
 
 def test_own_settings_of_subjects_are_read_and_inherited_ones_are_not(server: SchemaRegistryServer) -> None:

@@ -76,10 +76,10 @@ def test_a_login_goes_along(server: SchemaRegistryServer, login: object, proof: 
 def test_a_refused_login_is_told_without_the_login(server: SchemaRegistryServer, status: int) -> None:
     body = b'{"error_code": 40101, "message": "pass-word of YmFja3VwOnBhc3Mtd29yZA== is \\u001b[1mwrong"}'
     server.interfere = lambda _method, _target: (status, body, {})
-    with pytest.raises(RegistryDenied, match=f"refuses GET with {status}") as told:
+    with pytest.raises(RegistryDenied, match=f"refuses GET with {status}") as refusal:
         client_of(server, login=LOGIN).get("subjects")
-    assert r"(*** of *** is \x1b[1mwrong)" in told.value.message
-    assert "\x1b" not in told.value.message
+    assert r"(*** of *** is \x1b[1mwrong)" in refusal.value.message
+    assert "\x1b" not in refusal.value.message
 
 
 def test_a_redirect_is_refused_and_the_login_stays(server: SchemaRegistryServer) -> None:
@@ -228,9 +228,9 @@ def test_a_certificate_of_a_strange_authority_is_refused(tmp_path: object) -> No
     ],
 )
 def test_an_address_is_a_place_alone(text: str) -> None:
-    with pytest.raises(BadOption) as told:
+    with pytest.raises(BadOption) as refusal:
         parse_registry_url(text)
-    assert "pass-word" not in told.value.message
+    assert "pass-word" not in refusal.value.message
 
 
 @pytest.mark.parametrize("text", ["http://localhost:8081/", "https://[::1]:8081", "https://psrc-1.eu.confluent.cloud"])
