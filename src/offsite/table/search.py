@@ -16,17 +16,21 @@ from offsite.engine.runner import OnProgress, Runner, job_named
 from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.names import amount
+from offsite.model.schema_registry import RegistrySnapshot
 from offsite.model.selection import TopicSelection
 from offsite.model.units import parse_time
 from offsite.points.point_in_time import PointInTime, SelectedChains, chains_of, select_chains
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
+from offsite.repository.snapshots.registry_snapshot import get_registry_snapshot
+from offsite.schemas.framing import FramedReader
+from offsite.schemas.topic import read_schemas_topic, with_schemas_of
 from offsite.stores.wrapped_store import display_now_ms
 from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.scan import MatchingRecord, RecordMatch, find_in_task, matching_records
 from offsite.table.scan_plan import RowFilter, ScanTask, plan_scan
-from offsite.table.shown_record import ConfluentReader, SchemaRegistry, ShownRecord, show_record
+from offsite.table.shown_record import ShownRecord, show_record
 
 SEARCH_WAVE = 32
 """Tasks of 64 MiB at once in a search with a limit: checking the limit after so much costs little."""
@@ -91,7 +95,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
     """Yield the records partition by partition, in the order of offsets. Raises the errors of reading. Memory: a frame,
     or as `latest_offsets`."""
-    framed = ConfluentReader(partial(read_schemas, plan))
+    framed = FramedReader(partial(read_schemas, plan))
     for found_record in islice(_in_order(plan), plan.limit):
         yield show_record(found_record, framed)
 
@@ -129,12 +133,13 @@ def _only(matches: Iterator[MatchingRecord], offsets: Iterator[int]) -> Iterator
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
     """Find the matching records, in the order of partitions and offsets. With a limit the search stops early."""
-    framed = ConfluentReader(partial(read_schemas, plan))
+    framed = FramedReader(partial(read_schemas, plan))
     return [show_record(found_record, framed) for found_record in _found(plan, runner, on_progress)]
 
 
-def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
-    """Read the schemas that the backup holds at its newest commit: ids never change their meaning."""
+def read_schemas(plan: RecordsPlan) -> RegistrySnapshot:
+    """Read the schemas that the backup holds at its newest commit, in a topic and of a registry: ids never change their
+    meaning."""
     state = plan.backup.sound_state()
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
@@ -142,7 +147,10 @@ def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
     schema_records = (
         found_record for task in tasks for found_record in matching_records(task, plan.backup.store, RecordMatch())
     )
-    return SchemaRegistry(found_record.record for found_record in schema_records)
+    of_topic = read_schemas_topic(found_record.record for found_record in schema_records)
+    if state.registry is None:
+        return of_topic
+    return with_schemas_of(get_registry_snapshot(plan.backup.store, state.registry), of_topic)
 
 
 def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[MatchingRecord]:

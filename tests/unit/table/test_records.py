@@ -13,9 +13,13 @@ from offsite.log.range import PartitionId
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, NoSuchTopic
+from offsite.model.schema_registry import RegistrySnapshot, StoredSchema, SubjectVersion
 from offsite.model.selection import parse_selection
 from offsite.repository.backup import Backup
+from offsite.repository.commit import CommitChanges
+from offsite.repository.snapshots.registry_snapshot import put_registry_snapshot
 from offsite.restore.request import RestoreRequest
+from offsite.schemas.framing import FramedReader, SchemaName
 from offsite.stores.open_store import open_store
 from offsite.table.scan import MatchingRecord, RecordMatch
 from offsite.table.search import (
@@ -26,7 +30,7 @@ from offsite.table.search import (
     raw_values,
     search_records,
 )
-from offsite.table.shown_record import ConfluentReader, SchemaRegistry, ShownBytes, ShownRecord, show_record
+from offsite.table.shown_record import ShownBytes, ShownRecord, show_record
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
@@ -139,6 +143,12 @@ def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\x00" + schema_id.to_bytes(4, "big") + payload
 
 
+PROTO = (
+    'syntax = "proto3"; package shop; message A {} message B { string text = 1; Kind kind = 2; }'
+    "enum Kind { BAD = 0; GOOD = 1; }"
+)
+
+
 def order_payload() -> bytes:
     out, named = io.BytesIO(), {}
     fastavro.parse_schema(ITEM, named_schemas=named)
@@ -161,6 +171,8 @@ def registry(backup: Backup) -> Backup:
         },
         {"subject": "j", "version": 1, "id": 3, "schemaType": "JSON", "schema": "{}"},
         {"subject": "p", "version": 1, "id": 4, "schemaType": "PROTOBUF", "schema": "message A {}"},
+        {"subject": "a", "version": 9, "id": 6, "schemaType": "PROTOBUF", "schema": PROTO},
+        {"subject": "orders-value", "version": 3, "id": 6, "schemaType": "PROTOBUF", "schema": PROTO},
         {"subject": "bad", "version": 1, "id": 5, "schema": "{not avro"},
     )
     return backup
@@ -168,12 +180,37 @@ def registry(backup: Backup) -> Backup:
 
 def test_avro_is_decoded_by_the_backed_up_schema_and_what_it_refers_to(registry: Backup) -> None:
     assert value_of(registry, framed(2, order_payload())) == ShownBytes(
-        encoding="avro", schema_id=2, data={"id": 7, "items": [{"sku": "x"}], "day": "1970-01-02", "seal": "/w=="}
+        encoding="avro",
+        schema_id=2,
+        data={"id": 7, "items": [{"sku": "x"}], "day": "1970-01-02", "seal": "/w=="},
+        schema=SchemaName(subject="order", version=1, name="shop.Order"),
+    )
+
+
+def test_protobuf_is_decoded_by_the_backed_up_source(registry: Backup) -> None:
+    assert value_of(registry, framed(6, b"\x02\x02" + b"\x0a\x02hi\x10\x01")) == ShownBytes(
+        encoding="protobuf",
+        schema_id=6,
+        data={"text": "hi", "kind": "GOOD"},
+        schema=SchemaName(subject="orders-value", version=3, name="shop.B"),
+    )
+
+
+def test_what_a_registry_told_over_rest_decodes_as_well(registry: Backup) -> None:
+    schema = StoredSchema(id=70, kind="AVRO", text='"string"')
+    snapshot = RegistrySnapshot(schemas=(schema,), versions=(SubjectVersion(subject="x", version=4, id=70),))
+    base = registry.state()
+    ref = put_registry_snapshot(registry.store, registry.layout, base.seq + 1, snapshot, recorded=None)
+    registry.commit(CommitChanges(registry=ref), base=base, writer="w")
+    assert value_of(registry, framed(70, b"\x04hi")) == ShownBytes(
+        encoding="avro", schema_id=70, data="hi", schema=SchemaName(subject="x", version=4, name="")
     )
 
 
 def test_framed_json_is_decoded(registry: Backup) -> None:
-    assert value_of(registry, framed(3, b'{"a": 1}')) == ShownBytes(encoding="json-schema", schema_id=3, data={"a": 1})
+    assert value_of(registry, framed(3, b'{"a": 1}')) == ShownBytes(
+        encoding="json-schema", schema_id=3, data={"a": 1}, schema=SchemaName(subject="j", version=1, name="")
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +265,7 @@ def test_json_that_nests_too_deep_to_be_printed_is_shown_as_text(backup: Backup,
 def test_json_that_would_not_fit_into_memory_is_shown_as_text() -> None:
     wide = b"[" + b"0," * (9 << 20) + b"0]"
     found = MatchingRecord(partition=ORDERS, record=Record(0, 5, 0, None, wide))
-    value = show_record(found, ConfluentReader(SchemaRegistry)).value
+    value = show_record(found, FramedReader(RegistrySnapshot)).value
     assert value is not None
     assert value.encoding == "text"
 

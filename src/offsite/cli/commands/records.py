@@ -103,8 +103,8 @@ def cat(
 ) -> None:
     """Show records of a backup, partition by partition in the order of offsets.
 
-    Values are decoded where possible: JSON, and Avro by the schemas of a schema registry in the backup. Bytes other
-    than text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With --latest each
+    Values are decoded where possible: JSON, and Avro, JSON and Protobuf by the schemas of a schema registry in the
+    backup, with the name, version and subject of the schema behind the value. Bytes other than text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With --latest each
     partition is read to its end before its first record is shown.
     """
     from offsite.table.search import cat_records, raw_values
@@ -286,4 +286,5 @@ def _shown(shown: ShownBytes | None) -> str:
             schema = "" if shown.schema_id is None else f"schema {shown.schema_id}?:"
             return f"{schema}hex:{base64.b64decode(data).hex()}"
         case _, data:
-            return printable(json.dumps(data, ensure_ascii=False))
+            name = "" if shown.schema is None else f" ({shown.schema})"
+            return printable(f"{json.dumps(data, ensure_ascii=False)}{name}")

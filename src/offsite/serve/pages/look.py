@@ -281,4 +281,5 @@ def _text(shown: ShownBytes | None) -> str:
         return "null"
     text = shown.data if isinstance(shown.data, str) else json.dumps(shown.data, ensure_ascii=False)
     text = f"base64:{text}" if shown.encoding == "base64" else text
-    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+    name = "" if shown.schema is None else f" ({shown.schema})"
+    return f"{text}{name}" if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters){name}"

@@ -1,0 +1,148 @@
+"""What Confluent's serializers put in front of a payload, and the value behind it: a zero byte, four bytes of an id,
+the payload.
+
+Bytes that begin with a zero need not be framed, so bytes that cannot be read never fail. fastavro is imported where
+used, and Protobuf where a schema is of it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from offsite.model.schema_registry import AVRO, JSON, PROTOBUF, RegistrySnapshot, StoredSchema, SubjectVersion
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.schemas.protobuf import ProtobufTypes, protobuf_types
+
+if TYPE_CHECKING:
+    from fastavro.types import Schema
+
+PREFIX = struct.Struct(">bI")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaName:
+    """What a person calls a schema: the `subject` and `version` under which it is registered, and the `name` of the
+    type (empty where the schema has none)."""
+
+    subject: str
+    version: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name or self.subject}, version {self.version} of {self.subject}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramedValue:
+    """A decoded payload. `kind`: `avro`, `json-schema` or `protobuf`, from its schema. `value`: plain Python. `type`:
+    the name of the type, empty where there is none."""
+
+    kind: str
+    schema_id: int
+    value: object
+    type: str = ""
+
+
+def framed_schema_id(data: bytes) -> int | None:
+    """The schema id of `data`, if framed."""
+    if len(data) <= PREFIX.size:
+        return None
+    magic, schema_id = PREFIX.unpack_from(data)
+    return schema_id if magic == 0 else None
+
+
+class FramedReader:
+    """Decodes payloads by the schemas of a registry, in its default context. The registry is read at the first framed
+    payload."""
+
+    def __init__(self, open_registry: Callable[[], RegistrySnapshot]) -> None:
+        self._open_registry = open_registry
+        self._avro: dict[int, Schema | None] = {}
+        self._protobuf: dict[int, ProtobufTypes | None] = {}
+
+    def read(self, data: bytes) -> FramedValue | None:
+        """The value of `data`; None if it is not framed, has no schema in the registry, or does not fit its schema."""
+        schema_id = framed_schema_id(data)
+        schema = None if schema_id is None else self._registry.by_id.get(("", schema_id))
+        if schema is None:
+            return None
+        if schema.kind == AVRO:
+            return self._read_avro(schema, data)
+        if schema.kind == JSON:
+            return _read_json(schema.id, data)
+        return self._read_protobuf(schema, data) if schema.kind == PROTOBUF else None
+
+    def name_of(self, schema_id: int, topic: str, *, is_key: bool, type_name: str = "") -> SchemaName | None:
+        """Under which name the schema is registered: as that of the topic, if it is, else under the first name, and the
+        latest version of it."""
+        named = self._versions.get(schema_id, ())
+        subject = f"{topic}-{'key' if is_key else 'value'}"
+        of_topic = [version for version in named if version.subject == subject] or named
+        if not of_topic:
+            return None
+        version = max(of_topic, key=lambda version: (version.subject == of_topic[0].subject, version.version))
+        return SchemaName(subject=version.subject, version=version.version, name=type_name)
+
+    @cached_property
+    def _registry(self) -> RegistrySnapshot:
+        return self._open_registry()
+
+    @cached_property
+    def _versions(self) -> dict[int, list[SubjectVersion]]:
+        versions: dict[int, list[SubjectVersion]] = {}
+        for version in self._registry.versions:
+            schema = self._registry.by_version.get((version.subject, version.version))
+            if schema is not None and not schema.context:
+                versions.setdefault(schema.id, []).append(version)
+        return versions
+
+    def _read_avro(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
+        from fastavro import schemaless_reader
+
+        if schema.id not in self._avro:
+            self._avro[schema.id] = _parse_avro([used.text for used in self._registry.with_references(schema)])
+        parsed = self._avro[schema.id]
+        if parsed is None:
+            return None
+        payload = io.BytesIO(data[PREFIX.size :])
+        try:
+            value = schemaless_reader(payload, parsed, None)
+        except Exception:  # noqa: BLE001  # fastavro raises whatever went wrong on the way; the bytes are shown instead
+            return None
+        name = parsed.get("name", "") if isinstance(parsed, dict) else ""
+        return None if payload.read(1) else FramedValue(kind="avro", schema_id=schema.id, value=value, type=str(name))
+
+    def _read_protobuf(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
+        if schema.id not in self._protobuf:
+            self._protobuf[schema.id] = protobuf_types(self._registry, schema)
+        types = self._protobuf[schema.id]
+        read = None if types is None else types.read(data, PREFIX.size)
+        if read is None:
+            return None
+        return FramedValue(kind="protobuf", schema_id=schema.id, value=read.value, type=read.message)
+
+
+def _parse_avro(texts: list[str]) -> Schema | None:
+    """The last of the schemas, which may use the earlier ones; None for invalid Avro schemas."""
+    from fastavro import parse_schema
+
+    named: dict[str, dict[str, object]] = {}
+    parsed: Schema | None = None
+    try:
+        for text in texts:
+            parsed = parse_schema(cast("Schema", parse_json(text.encode())), named_schemas=named)
+    except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
+        return None
+    return parsed
+
+
+def _read_json(schema_id: int, data: bytes) -> FramedValue | None:
+    try:
+        return FramedValue(kind="json-schema", schema_id=schema_id, value=parse_json(data[PREFIX.size :]))
+    except BadJson:
+        return None
