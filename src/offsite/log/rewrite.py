@@ -155,6 +155,44 @@ def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> 
     return _batch(changed, compress(header.codec, b"".join(retained)))
 
 
+def change_beginnings(
+    batch: Buffer, header: BatchHeader, change: Callable[[bytes, bool], bytes | None]
+) -> tuple[Buffer, int]:
+    """The batch (`header.view(data)`) with other first bytes of keys and values, and the number of those changed.
+
+    `change` gets each key (`True`) and value that is not null, and returns its new first bytes, at most as many as it
+    has, or None. So no length in the batch changes: records, offsets, times, headers, producer and codec stay as they
+    are, byte by byte. New are the compressed length and the CRC. Without a change the batch itself is returned. Raises
+    `DamagedBatch`.
+    """
+    header.check_is_of(batch)
+    body = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:])) + PADDING
+    changed, count = bytearray(), 0
+    for position, content, is_key in _fields(body, header):
+        if (beginning := change(content, is_key)) is not None:
+            check(len(beginning) <= len(content), "a field would grow")
+            changed = changed or bytearray(memoryview(body)[: len(body) - len(PADDING)])
+            changed[position : position + len(beginning)] = beginning
+            count += 1
+    return (_batch(header, compress(header.codec, changed)), count) if count else (batch, 0)
+
+
+def _fields(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes, bool]]:
+    """Position and content of every key (`True`) and value that is not null; `body` ends with `PADDING`."""
+    read = varint_reader()
+    for _, _, start, end in _records(body, header):
+        _, position = read(body, start)
+        _, position = read(body, position + 1)  # behind the attributes: the time
+        _, position = read(body, position)  # the offset
+        for is_key in (True, False):
+            length, position = read(body, position)
+            if position + max(length, 0) > end:
+                raise DamagedBatch(f"a record of the batch at offset {header.base_offset} is damaged inside")
+            if length >= 0:
+                yield position, body[position : position + length], is_key
+                position += length
+
+
 def empty_batch(header: BatchHeader) -> bytearray:
     """The batch without any record: still says how far the producer and the log had come."""
     return _batch(header._replace(record_count=0, attributes=header.attributes & ~CODEC_MASK), b"")

@@ -77,6 +77,22 @@ class FramedReader:
             return _read_json(schema.id, data)
         return self._read_protobuf(schema, data) if schema.kind == PROTOBUF else None
 
+    def fits(self, schema: StoredSchema, data: bytes) -> bool:
+        """Whether `data`, framed with the id of `schema`, is a whole payload of it."""
+        if schema.kind != PROTOBUF:
+            return self.read(data) is not None
+        types = self._types(schema)
+        return types is not None and types.fits(data, PREFIX.size)
+
+    def type_of(self, schema: StoredSchema) -> str:
+        """The name of the type that `schema` describes, as strategies of subjects use it; empty without one."""
+        if schema.kind == PROTOBUF:
+            types = self._types(schema)
+            return types.first if types is not None else ""
+        parsed = self._parsed(schema) if schema.kind == AVRO else _title_of(schema.text)
+        name = parsed.get("name", "") if isinstance(parsed, dict) else ""
+        return name if isinstance(name, str) else ""
+
     def name_of(self, schema_id: int, topic: str, *, is_key: bool, type_name: str = "") -> SchemaName | None:
         """Under which name the schema is registered: as that of the topic, if it is, else under the first name, and the
         latest version of it."""
@@ -104,9 +120,7 @@ class FramedReader:
     def _read_avro(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
         from fastavro import schemaless_reader
 
-        if schema.id not in self._avro:
-            self._avro[schema.id] = _parse_avro([used.text for used in self._registry.with_references(schema)])
-        parsed = self._avro[schema.id]
+        parsed = self._parsed(schema)
         if parsed is None:
             return None
         payload = io.BytesIO(data[PREFIX.size :])
@@ -117,10 +131,18 @@ class FramedReader:
         name = parsed.get("name", "") if isinstance(parsed, dict) else ""
         return None if payload.read(1) else FramedValue(kind="avro", schema_id=schema.id, value=value, type=str(name))
 
-    def _read_protobuf(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
+    def _parsed(self, schema: StoredSchema) -> Schema | None:
+        if schema.id not in self._avro:
+            self._avro[schema.id] = _parse_avro([used.text for used in self._registry.with_references(schema)])
+        return self._avro[schema.id]
+
+    def _types(self, schema: StoredSchema) -> ProtobufTypes | None:
         if schema.id not in self._protobuf:
             self._protobuf[schema.id] = protobuf_types(self._registry, schema)
-        types = self._protobuf[schema.id]
+        return self._protobuf[schema.id]
+
+    def _read_protobuf(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
+        types = self._types(schema)
         read = None if types is None else types.read(data, PREFIX.size)
         if read is None:
             return None
@@ -139,6 +161,14 @@ def _parse_avro(texts: list[str]) -> Schema | None:
     except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
         return None
     return parsed
+
+
+def _title_of(text: str) -> dict[str, object]:
+    try:
+        parsed = parse_json(text.encode())
+    except BadJson:
+        return {}
+    return {"name": parsed.get("title", "")} if isinstance(parsed, dict) else {}
 
 
 def _read_json(schema_id: int, data: bytes) -> FramedValue | None:

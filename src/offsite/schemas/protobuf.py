@@ -57,9 +57,26 @@ class ProtobufTypes:
         self._pool, self._file = pool, file
         self._classes: dict[tuple[int, ...], type[Message] | None] = {}
 
+    @property
+    def first(self) -> str:
+        """The full name of the first message, after which a subject may be named; empty without one."""
+        message_class = self._class((0,))
+        return message_class.DESCRIPTOR.full_name if message_class is not None else ""
+
     def read(self, data: bytes, start: int) -> ProtobufValue | None:
         """The value of `data` from `start` on, where the indexes begin; None where no message of the schema is there,
         or its bytes are none of that message."""
+        message = self._message(data, start)
+        if message is None:
+            return None
+        return ProtobufValue(message=message.DESCRIPTOR.full_name, value=_plain(message), is_whole=_is_whole(message))
+
+    def fits(self, data: bytes, start: int) -> bool:
+        """Whether `read` gives a whole value, ten times as fast."""
+        message = self._message(data, start)
+        return message is not None and _is_whole(message)
+
+    def _message(self, data: bytes, start: int) -> Message | None:
         from google.protobuf.message import DecodeError
 
         indexes, position = _indexes(data, start)
@@ -67,11 +84,9 @@ class ProtobufTypes:
         if message_class is None:
             return None
         try:
-            message = message_class.FromString(data[position:])
+            return message_class.FromString(data[position:])
         except (DecodeError, UnicodeDecodeError):
             return None
-        is_whole = message.IsInitialized() and not _has_unknown_fields(message)
-        return ProtobufValue(message=message.DESCRIPTOR.full_name, value=_plain(message), is_whole=is_whole)
 
     def _class(self, indexes: tuple[int, ...]) -> type[Message] | None:
         if indexes not in self._classes:
@@ -201,6 +216,10 @@ def _is_repeated(field: FieldDescriptor) -> bool:
 def _is_map(field: FieldDescriptor) -> bool:
     kind: Descriptor | None = field.message_type
     return kind is not None and kind.GetOptions().map_entry
+
+
+def _is_whole(message: Message) -> bool:
+    return message.IsInitialized() and not _has_unknown_fields(message)
 
 
 def _has_unknown_fields(message: Message) -> bool:

@@ -306,7 +306,7 @@ def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, pla
         now = snapshot.by_id.get((schema.context, schema.id))
         if now is None:
             gone.append(replace(schema, is_gone=True))
-        elif replace(schema, is_gone=False) != now and _meaning(schema) != _meaning(now):
+        elif replace(schema, is_gone=False) != now and meaning_of(schema) != meaning_of(now):
             raise BadRegistry(
                 f"the registry {place} gives id {schema.id} another meaning than an earlier commit found",
                 hint="if another registry took its place, begin a backup of another name",
@@ -314,8 +314,8 @@ def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, pla
     return replace(snapshot, schemas=tuple(sorted((*snapshot.schemas, *gone)))) if gone else snapshot
 
 
-def _meaning(schema: StoredSchema) -> object:
-    """What an id says: another release of a registry may write the same JSON with other blanks."""
+def meaning_of(schema: StoredSchema) -> object:
+    """What an id says, to compare: registries write the same JSON with other blanks and other orders of members."""
     try:
         text: object = json.loads(schema.text) if schema.kind != "PROTOBUF" else schema.text
     except (ValueError, RecursionError):
