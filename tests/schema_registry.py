@@ -73,6 +73,8 @@ class SchemaRegistryServer:
                 return 200, self._shown(subject, int(number))
             case "POST", ["subjects", subject, "versions"]:
                 return self._register(subject, body)
+            case "POST", ["subjects", subject]:
+                return self._look_up(subject, body, deleted)
             case "DELETE", ["subjects", subject]:
                 return self._delete(subject, self._seen(subject, True), query)
             case "DELETE", ["subjects", subject, "versions", number]:
@@ -128,6 +130,12 @@ class SchemaRegistryServer:
             schema_id, body
         )
         return 200, {"id": schema_id}
+
+    def _look_up(self, subject: str, body: dict[str, Any], deleted: bool) -> Answer:
+        for number in self._seen(subject, deleted):
+            if self.subjects[subject][number].body == body:
+                return 200, self._shown(subject, number)
+        return 404, _error(40403, "Schema not found")
 
     def _delete(self, subject: str, numbers: list[int], query: dict[str, str]) -> Answer:
         for number in numbers:

@@ -11,6 +11,8 @@ from offsite.model.schema_registry import RegistrySnapshot, SchemaReference
 from offsite.repository.snapshots.registry_snapshot import REGISTRY
 from offsite.sandbox import SandboxInfo
 from offsite.schemas.read_registry import read_registry
+from offsite.schemas.register import IdsNotKept, register_same_ids
+from offsite.schemas.register import register as register_all
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 from tests.fetched_tools import NoTool
 from tests.registries import apicurio, karapace
@@ -97,6 +99,44 @@ def test_a_schema_that_was_deleted_for_ever_stays_known(registry: RegistryClient
     assert [schema.id for schema in after.schemas if schema.is_gone] == [gone]
     assert [version.subject for version in after.versions] == ["kept"]
     assert after.by_id["", gone].text == before.by_id["", gone].text
+
+
+def test_schemas_of_another_registry_are_registered_over_taken_ids(registry: RegistryClient) -> None:
+    with serving(SchemaRegistryServer()) as server:
+        source = RegistryClient(RegistryAddress(url=server.url))
+        for number in range(40):
+            uses = [f"m{number // 2 - 1}"] if number > 3 else []
+            register(source, f"m{number}", proto(f"m{number}", *uses), *uses)
+        snapshot = read(source)
+    for number in range(20):
+        register(registry, f"taken{number}", proto(f"taken{number}"))
+    registered = register_all(registry, snapshot)
+    assert registered.refused == ()
+    assert set(registered.ids) == set(range(1, 41))
+    assert min(registered.ids.values()) > 20
+    copied = read(registry)
+    for old, new in registered.ids.items():
+        names = [
+            [
+                schema.text.split("message ")[1].split()[0]
+                for schema in whole.with_references(whole.by_id["", schema_id])
+            ]
+            for whole, schema_id in ((snapshot, old), (copied, new))
+        ]
+        assert names[0] == names[1]
+    assert register_all(registry, snapshot) == registered
+
+
+def test_whether_ids_are_kept_is_found_out(registry: RegistryClient, request: pytest.FixtureRequest) -> None:
+    with serving(SchemaRegistryServer(first_id=500)) as server:
+        source = RegistryClient(RegistryAddress(url=server.url))
+        register(source, "kept", proto("kept"))
+        snapshot = read(source)
+    if "double" in request.node.name:
+        assert register_same_ids(registry, snapshot).ids == {500: 500}
+    else:  # no real one that can be had keeps ids; each says so in its own way
+        with pytest.raises(IdsNotKept):
+            register_same_ids(registry, snapshot)
 
 
 def test_many_schemas_with_references_are_read_whole(registry: RegistryClient) -> None:

@@ -1,0 +1,127 @@
+"""Schemas are registered elsewhere under the same ids where the registry keeps them, else with a map that is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from offsite.model.schema_registry import RegistrySnapshot
+from offsite.schemas.read_registry import read_registry
+from offsite.schemas.register import IdsNotKept, register, register_same_ids
+from offsite.schemas.registry_client import RegistryAddress, RegistryClient
+from tests.schema_registry import SchemaRegistryServer, serving
+
+
+@pytest.fixture
+def target() -> Iterator[SchemaRegistryServer]:
+    with serving(SchemaRegistryServer()) as server:
+        yield server
+
+
+def client_of(server: SchemaRegistryServer) -> RegistryClient:
+    return RegistryClient(RegistryAddress(url=server.url))
+
+
+def avro(name: str) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": []})
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> RegistrySnapshot:
+    with serving(SchemaRegistryServer(first_id=100)) as server:
+        for number in range(60):
+            used = [{"name": "n", "subject": f"s{99 - number // 2}", "version": 1}] if number > 3 else []
+            server.register(f"s{99 - number}", avro(f"R{number}"), references=used)
+        server.register("s99", avro("Second"))
+        server.register("s99", avro("Third"), metadata={"properties": {"a": "b"}})
+        server.register("other", avro("R1"))
+        server.answer("DELETE", "/subjects/s99/versions/2", {})
+        server.modes["s98"] = "READONLY"
+        return read_registry(client_of(server))
+
+
+def meanings(snapshot: RegistrySnapshot, ids: dict[int, int]) -> set[tuple[int, str]]:
+    return {(ids.get(schema.id, schema.id), schema.text) for schema in snapshot.schemas}
+
+
+def test_an_import_keeps_ids_versions_deletions_and_modes(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot
+) -> None:
+    target.register("mine", avro("Mine"))
+    register_same_ids(client_of(target), snapshot)
+    copied = read_registry(client_of(target))
+    assert set(snapshot.schemas) <= set(copied.schemas)
+    assert set(snapshot.versions) <= set(copied.versions)
+    assert target.modes["s98"] == "READONLY"
+    assert {mode for subject, mode in target.modes.items() if subject != "s98"} == {"READWRITE"}
+
+
+def test_taken_ids_are_mapped(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    for number in range(150):
+        target.register("taken", avro(f"Taken{number}"))
+    target.register("s99", avro("Before"))
+    registered = register(client_of(target), snapshot)
+    assert registered.refused == ()
+    assert min(registered.ids.values()) > 150
+    copied = read_registry(client_of(target))
+    assert meanings(snapshot, registered.ids) <= meanings(copied, {})
+    assert registered.versions["s99", 1] == 2, "the subject had a version of its own"
+    deleted = {(version.subject, version.version) for version in copied.versions if version.is_deleted}
+    assert deleted == {("s99", 3)}
+    for schema in snapshot.schemas:
+        new = copied.by_id["", registered.ids[schema.id]]
+        texts = [used.text for used in copied.with_references(new)]
+        assert texts == [used.text for used in snapshot.with_references(schema)]
+
+
+def test_a_second_time_changes_nothing(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    first = register(client_of(target), snapshot)
+    before = read_registry(client_of(target))
+    assert register(client_of(target), snapshot).ids == first.ids
+    after = read_registry(client_of(target))
+    assert after == before
+
+
+def test_what_was_there_before_is_not_deleted(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    target.register("s99", avro("Second"))
+    register(client_of(target), snapshot)
+    living = [v for v in read_registry(client_of(target)).versions if v.subject == "s99" and not v.is_deleted]
+    assert len(living) == 3
+
+
+@pytest.mark.parametrize("kind", ["another id", "another mode", "no mode", "a refused id"])
+def test_a_registry_that_keeps_no_ids_is_found_out(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, kind: str
+) -> None:
+    def instead(method: str, path: str) -> tuple[int, bytes, dict[str, str]] | None:
+        if method == "PUT" and path.startswith("/mode") and kind != "a refused id":
+            return {
+                "another id": (200, b'{"mode": "IMPORT"}', {}),
+                "another mode": (200, b'{"mode": "READWRITE"}', {}),
+                "no mode": (405, b"", {}),
+            }[kind]
+        return (422, b"{}", {}) if kind == "a refused id" and method == "POST" else None
+
+    target.imports, target.interfere = False, instead
+    with pytest.raises(IdsNotKept):
+        register_same_ids(client_of(target), snapshot)
+
+
+def test_a_subject_that_exists_is_not_imported_into(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    target.register("s98", avro("Mine"))
+    before = {subject: list(versions) for subject, versions in target.subjects.items()}
+    with pytest.raises(IdsNotKept, match="'s98' exists already"):
+        register_same_ids(client_of(target), snapshot)
+    assert {subject: list(versions) for subject, versions in target.subjects.items()} == before
+
+
+def test_a_version_that_is_refused_is_named(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    def refuse(method: str, path: str) -> tuple[int, bytes, Any] | None:
+        is_it = method == "POST" and path == "/subjects/other/versions"
+        return (409, b'{"message": "incompatible"}', {}) if is_it else None
+
+    target.interfere = refuse
+    assert register(client_of(target), snapshot).refused == ("version 1 of 'other': 409 (incompatible)",)
