@@ -25,7 +25,10 @@ def place(tmp_path: Path) -> list[str]:
 
 def test_cat_shows_lines_documents_and_raw_values(place: list[str]) -> None:
     (record,) = succeed("cat", "orders/1", *place, "-o", "json")["records"]
-    assert (record["key"], record["value"]["data"]) == ({"encoding": "base64", "data": "/w==", "schema_id": None, "schema": None}, {})
+    assert (record["key"], record["value"]["data"]) == (
+        {"encoding": "base64", "data": "/w==", "schema_id": None, "schema": None},
+        {},
+    )
     lines = printed("cat", "orders/0", *place, "--from", "5", "--limit", "3", "-o", "jsonl").stdout.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [5, 6, 7]
     assert printed("cat", "orders/1", *place).stdout == "orders/1@0  1970-01-01T00:00:00.005Z  hex:ff  {}\n"

@@ -104,8 +104,9 @@ def cat(
     """Show records of a backup, partition by partition in the order of offsets.
 
     Values are decoded where possible: JSON, and Avro, JSON and Protobuf by the schemas of a schema registry in the
-    backup, with the name, version and subject of the schema behind the value. Bytes other than text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With --latest each
-    partition is read to its end before its first record is shown.
+    backup, with the name, version and subject of the schema behind the value. Bytes other than text are shown in hex.
+    -o jsonl prints a record a line as it is read, -o json one document. With --latest each partition is read to its end
+    before its first record is shown.
     """
     from offsite.table.search import cat_records, raw_values
 
