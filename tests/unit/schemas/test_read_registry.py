@@ -39,12 +39,12 @@ def avro(name: str, **more: object) -> str:
 @pytest.mark.parametrize("pages", [True, False], ids=["in pages", "at once"])
 def test_schemas_with_references_are_read_from_every_kind_of_server(*, lists: bool, pages: bool) -> None:
     with serving(SchemaRegistryServer(lists=lists, pages=pages, page_max=30)) as server:
-        for number in range(100):
+        for number in range(101):
             used = [{"name": "n", "subject": f"s{number // 3 - 1}", "version": 1}] if number > 3 else []
             server.register(f"s{number}", avro(f"R{number}"), references=used)
         snapshot = read(server)
-    assert len(snapshot.schemas) == len(snapshot.versions) == 100
-    assert {schema.text for schema in snapshot.schemas} == {avro(f"R{number}") for number in range(100)}
+    assert len(snapshot.schemas) == len(snapshot.versions) == 101
+    assert {schema.text for schema in snapshot.schemas} == {avro(f"R{number}") for number in range(101)}
     assert snapshot.by_version["s99", 1].references == (SchemaReference(name="n", subject="s32", version=1),)
     assert [schema.text for schema in snapshot.with_references(snapshot.by_version["s30", 1])] == [
         avro("R2"),
