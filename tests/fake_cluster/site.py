@@ -46,6 +46,7 @@ class Site:
         missing: MissingTopics = MissingTopics.FAIL,
         groups: GroupPatterns = ALL_GROUPS,
         history: bool = False,
+        registry: str | None = None,
     ) -> BackupPlan:
         """Without topics the next run of the same backup."""
         request = BackupRequest(
@@ -54,6 +55,7 @@ class Site:
             missing_topics=missing,
             groups=groups,
             group_history=history,
+            registry=registry,
         )
         return plan_backup(self.repository, self.source.admin, request, slots=2)
 

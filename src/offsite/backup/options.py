@@ -22,6 +22,7 @@ from offsite.model.selection import ALL_GROUPS, GroupPatterns, TopicSelection, p
 
 if TYPE_CHECKING:
     from offsite.engine.rate_limits import RateLimits
+    from offsite.schemas.registry_client import RegistryAddress
 
 
 class BackupWords(TypedDict, total=False):
@@ -142,7 +143,8 @@ class BackupRequest:
     an empty `schemas_topic` takes none along. `group_history`: back up the log of groups as well. `expect_deletes`:
     topics that applications empty on purpose; None: none. `reselects`: `selection` may differ from the first run;
     topics that the new selection excludes stay as they are and get no new records. `declared_by`: the uid of the
-    declared resource of the backup; empty: none."""
+    declared resource of the backup; empty: none. `registry`: the address of the schema registry; None: that of the
+    backup's first run; empty: none. `registry_access`: the login there, None without one."""
 
     backup: str
     selection: TopicSelection | None
@@ -154,3 +156,5 @@ class BackupRequest:
     expect_deletes: TopicSelection | None = None
     reselects: bool = False
     declared_by: str = ""
+    registry: str | None = None
+    registry_access: RegistryAddress | None = None

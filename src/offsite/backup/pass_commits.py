@@ -17,6 +17,7 @@ from offsite.backup.cut.deletions import explain_consumed, explain_declared, off
 from offsite.backup.late_reads import LateReads, Readings, with_marks
 from offsite.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.backup.plan import BackupPlan
+from offsite.backup.registry import RegistryReadings, RegistryReport
 from offsite.groups.snapshots import PreviousGroups, SavedGroups, save_groups
 from offsite.log.range import PartitionId
 from offsite.log.transactions import OpenTransaction
@@ -118,7 +119,8 @@ class PassCommits:
             if self._may_go_on and judged.lost:
                 self.lost = judged.lost
                 snapshot, summary = None, None
-        changes = replace(self._changes(committable, base), groups=snapshot)
+        registry = None if summary is None else self._read_registry(base)
+        changes = replace(self._changes(committable, base), groups=snapshot, registry=registry)
         if summary is None:  # an earlier failure stays until a pass is known to have got further
             progress = _progress(self._plan, committable)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
@@ -139,11 +141,24 @@ class PassCommits:
             state = self._backup.commit(changes, base=base, writer=random_id(16))
             RememberedHead(repository=self._shared.repository, backup=self._plan.backup).remember(head_of(state))
         self.took_s.append(self._shared.clock.monotonic_s() - began_s)
+        self._memory.registry.is_behind |= bool(changes.segments) and registry is None
         if self.lost and judged is not None and isinstance(judged.cut, PassCut):
             self._memory.cut.keep_amid(state, judged.cut.cut)
         if self._shared.on_commit is not None:
             self._shared.on_commit()
         return state
+
+    @property
+    def registry(self) -> RegistryReport | None:
+        """The newest reading of the schema registry; None without one."""
+        return None if self._plan.registry is None else self._memory.registry.report
+
+    def _read_registry(self, base: BackupState) -> SnapshotRef | None:
+        """The registry for the commit that completes the pass; None where it stays as `base` has it."""
+        readings, clock = self._memory.registry, self._shared.clock
+        if self._plan.registry is None or not readings.is_due(clock):
+            return None
+        return readings.read(self._plan.registry, store=self._backup.store, base=base, clock=clock)
 
     def _with_verdict(
         self, changes: CommitChanges, judged: _Judgement, committable: Committable, *, is_last: bool
@@ -395,7 +410,8 @@ class PreviousCut:
 
 @dataclass(frozen=True, slots=True)
 class PassMemory:
-    """The groups, the cut and the settings of the previous commit, each read once. `emptied_partitions`: partitions
+    """The groups, the cut, the settings and the schema registry of the previous commit, each read once.
+    `emptied_partitions`: partitions
     with records deleted at the source shortly before the copy, and the number of passes to remember a partition for.
     `quiet`: the hash of the newest commit, and the time since a whole pass without news read the ends on top of it; or
     nothing."""
@@ -403,6 +419,7 @@ class PassMemory:
     groups: PreviousGroups = field(default_factory=PreviousGroups)
     cut: PreviousCut = field(default_factory=PreviousCut)
     settings: PreviousSettings = field(default_factory=PreviousSettings)
+    registry: RegistryReadings = field(default_factory=RegistryReadings)
     emptied_partitions: dict[PartitionId, int] = field(default_factory=dict)
     quiet: dict[str, Stopwatch] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from offsite.backup.cut.caught_records import PARTITIONS_MAX, CaughtRange, Caugh
 from offsite.backup.cut.observed_ends import ObservedEnds, begin_if_possible, observe_ends
 from offsite.backup.log_truncation import find_recreated, find_truncations
 from offsite.backup.options import BackupRequest
+from offsite.backup.registry import decide_registry, recorded_registry
 from offsite.backup.source import GoneTopics, Source, decide_schemas_topic, find_gone, read_source, with_new_bounds
 from offsite.backup.stamps import StampWindows, with_stamps
 from offsite.groups.history import decide_history
@@ -33,6 +34,7 @@ from offsite.repository.heads import RememberedHead
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.schemas.registry_client import RegistryAddress
 
 PACKED_FROM = 64
 """From so many small ranges on, a single run writes packs. Fewer ranges become objects that Kafka's own tools read at
@@ -47,7 +49,8 @@ class BackupPlan:
     the selection of the backup's first run, None for a new backup. `checkpoint`: the checkpoint to complete, taken at
     the ends of the plan. `stamps`: where to look for stamps of participants; None: the checkpoint was not opened to
     participants. `caught`: ranges that were already read, by task number. `since_read`: started before the source was
-    read."""
+    read. `registry`: the schema registry to read before the commit. `recorded_registry`: the address in the options of
+    the backup, empty without one."""
 
     request: BackupRequest
     selection: TopicSelection
@@ -66,6 +69,8 @@ class BackupPlan:
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
+    registry: RegistryAddress | None = None
+    recorded_registry: str = ""
     since_read: Stopwatch = field(default_factory=Stopwatch, compare=False)
 
     @property
@@ -133,6 +138,8 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     if backup is not None:
         check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
+    recorded = recorded_registry(backup.descriptor if backup else None)
+    registry = decide_registry(request.registry, request.registry_access, recorded)
     history = decide_history(requested=request.group_history, descriptor=backup.descriptor if backup else None)
     # 2. Read in the order of a cut: baseline, groups, topics.
     since_read = Stopwatch()
@@ -193,6 +200,8 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         bundles=_bundles(copy.tasks, ranges, slots=slots, packed_from=packed_from),
         stamps=stamps,
         caught=ranges,
+        registry=registry,
+        recorded_registry=recorded if backup is not None or registry is None else registry.url,
         since_read=since_read,
     )
 

@@ -23,6 +23,7 @@ from offsite.backup.copy_pass import CommitThresholds, CopyPass, PartitionFailur
 from offsite.backup.copy_plan import CopyTask
 from offsite.backup.pass_commits import PassCommits, PassContext, PassMemory
 from offsite.backup.plan import BackupPlan, Replan
+from offsite.backup.registry import RegistryReport, registry_options
 from offsite.backup.source import schemas_options
 from offsite.engine.runner import Done, Failed, OnProgress, Runner, RunProgress, job_named
 from offsite.groups.history import history_options
@@ -122,7 +123,8 @@ class BackupResult:
     `not_carried`: settings of the cluster that no backup holds. `unread_topics`: topics with the settings of an earlier
     run, because the run was not allowed to read them. `groups`: None when no groups were requested. `head_hash`: hash
     of the commit's bytes. `no_cut`: why restores of the commit go to the ends as copied; empty where the commit has a
-    consistent cut. `late`: compacted topics that the run read too late to see all deletions of keys."""
+    consistent cut. `late`: compacted topics that the run read too late to see all deletions of keys. `registry`: the
+    newest reading of the schema registry; None without one."""
 
     backup: str
     commit: int
@@ -150,11 +152,13 @@ class BackupResult:
     not_carried: tuple[str, ...] = ()
     expected_deletions: tuple[HoleReport, ...] = ()
     late: tuple[LateTopic, ...] = ()
+    registry: RegistryReport | None = None
 
     @property
     def complete(self) -> bool:
         of_groups = self.groups.failed if self.groups else ()
-        return not any((self.holes, self.failed, self.cut_back, of_groups, self.unread_topics))
+        of_registry = self.registry.problem if self.registry else ""
+        return not any((self.holes, self.failed, self.cut_back, of_groups, self.unread_topics, of_registry))
 
 
 def result_of(
@@ -191,6 +195,7 @@ def result_of(
         no_cut=commits.no_cut,
         expected_deletions=expected_deletions(holes),
         late=late_topics(_with_new_late_read(state, before)),
+        registry=commits.registry,
     )
 
 
@@ -233,7 +238,11 @@ def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Bac
         plan.backup,
         cluster_id=plan.source.cluster_id,
         selection=plan.first_selection or plan.selection,
-        options=(*schemas_options(plan.schemas_topic), *history_options(enabled=plan.group_history)),
+        options=(
+            *schemas_options(plan.schemas_topic),
+            *history_options(enabled=plan.group_history),
+            *registry_options(plan.recorded_registry),
+        ),
         declared_by=plan.request.declared_by,
     )
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.backup.options import BackupWords
 from offsite.checkpoint.options import ParticipantWords, ZeebeWords
-from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo, WordChoice
+from offsite.cli.options import (
+    BackupName,
+    Bootstrap,
+    KafkaConfigFile,
+    RegistryConfigFile,
+    RegistryUrl,
+    Repo,
+    WordChoice,
+)
 from offsite.follow.options import FollowWords
+
+if TYPE_CHECKING:
+    from offsite.backup.options import BackupRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,20 @@ class BackupOptions:
     ] = field(default_factory=BackupWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
+    registry: RegistryUrl = None
+    registry_config: RegistryConfigFile = None
+
+    def request(self) -> BackupRequest:
+        """Build the request of the run. Raises `BadOption`, `BadRegistry`."""
+        from offsite.backup.options import parse_backup
+
+        access = None
+        if self.registry_config is not None:
+            from offsite.schemas.registry_settings import read_registry_config
+
+            access = read_registry_config(self.registry_config)
+        request = parse_backup(self.backup, self.words)
+        return replace(request, registry=self.registry, registry_access=access)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,24 @@ KafkaConfigFile = Annotated[
         "--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."
     ),
 ]
+RegistryUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        help="The schema registry, as https://host:8081. Its schemas are backed up with the records; '' for none "
+        "[default: that of the backup's first run].",
+    ),
+]
+RegistryConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry-config",
+        envvar="OFFSITE_REGISTRY_CONFIG",
+        help="A properties file with the login at the registry, by Confluent's names (basic.auth.user.info, "
+        "bearer.auth.token).",
+    ),
+]
 BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
 OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
 Records = Annotated[

@@ -16,6 +16,7 @@ from offsite.backup.options import BackupRequest
 from offsite.backup.outages import Outages
 from offsite.backup.pass_commits import PassMemory
 from offsite.backup.plan import BackupPlan, OpenedBackup, make_replan, open_existing_backup, plan_backup
+from offsite.backup.registry import commit_last_reading
 from offsite.backup.run import BackupResult, carry_out, ends_of, make_backup
 from offsite.checkpoint.opening import Opener
 from offsite.checkpoint.participants import Participants
@@ -30,6 +31,7 @@ from offsite.repository.checkpoint_records import Stamping
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.schemas.registry_client import RegistryAddress
 from offsite.upkeep.collection.agreement import RetentionInForce
 from offsite.upkeep.retention.mirror import read_cluster_retention
 from offsite.upkeep.retention.policy import RetentionPolicy
@@ -128,6 +130,7 @@ class Follower:
         self._opened: OpenedBackup | None = None
         self._backup: Backup | None = None
         self._memory = PassMemory()
+        self._registry: RegistryAddress | None = None
         self._watch = RollUpWatch(clock)
         self._chores = _make_chores(follow, clock)
         self._checkpoints = Checkpointing(
@@ -150,6 +153,10 @@ class Follower:
         """Run rounds without end. Raises an error that cannot be waited out, or lasted too long."""
         try:
             self._go_on()
+        except KeyboardInterrupt:
+            if self._backup is not None and self._registry is not None:
+                commit_last_reading(self._backup, self._registry, self._memory.registry, self._clock)
+            raise
         finally:
             self.close()
 
@@ -208,6 +215,7 @@ class Follower:
             catching=None if self._opened is None else self._memory.emptied_partitions,
         )
         again = make_replan(repository, admin, request, slots=slots, packed_from=PACKED_FROM)
+        self._registry = plan.registry
         self._since = plan.base.seq if self._since is None else self._since
         follow.guard()
         self._backup = self._backup or make_backup(repository, plan, follow.runner)

@@ -231,7 +231,8 @@ class BadSparkArchive(UserError):
 
 
 class BadRegistry(UserError):
-    """The address is not that of a schema registry, or its answers cannot be used; the message says what is wrong."""
+    """The address is not that of a schema registry, its settings or its answers cannot be used, or another registry
+    took its place; the message says what is wrong."""
 
     id = "OFF-0240"
 

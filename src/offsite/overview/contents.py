@@ -20,6 +20,7 @@ from offsite.model.errors import (
     UnlistableName,
 )
 from offsite.model.names import amount
+from offsite.model.schema_registry import RegistrySnapshot
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_time
 from offsite.points.point_cut import DefaultPoint, default_point
@@ -42,6 +43,7 @@ from offsite.repository.descriptor import import_origin
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import SegmentFigures
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
+from offsite.repository.snapshots.registry_snapshot import get_registry_snapshot, registry_commit
 from offsite.repository.state import BackupState
 
 _NONE = "no commit was made"
@@ -108,7 +110,8 @@ class BackupDetail:
     back at the source. `restore_points` are read on access, because millions may exist. `consistency`: the cut for a
     restore of the commit. `default`: the commit for a restore without a commit; None: no commit yet, or its cut is
     damaged. `expected_deletions`: harmless holes. `not_carried`: settings of the source outside of the backup. `late`:
-    compacted topics whose deleted keys a restore may bring back."""
+    compacted topics whose deleted keys a restore may bring back. `registry_commit`: the commit that stored the schema
+    registry as of here, 0 without one; `registry`: its contents, if requested."""
 
     summary: BackupSummary
     selection: str
@@ -126,6 +129,8 @@ class BackupDetail:
     default: DefaultPoint | None = None
     not_carried: tuple[str, ...] = ()
     late: tuple[LateTopic, ...] = ()
+    registry_commit: int = 0
+    registry: RegistrySnapshot | None = None
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -147,9 +152,11 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
         return replace(_summary("", BackupState(backup=name), {}), problem=f"{error.id}: {error.message}")
 
 
-def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
-    """Show a backup as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
-    `DamagedObject`."""
+def show_backup(
+    backup: Backup, *, commit: int | None = None, with_settings: bool = False, with_registry: bool = False
+) -> BackupDetail:
+    """Show a backup as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings or the
+    registry `DamagedObject`."""
     head = backup.readable_state()
     seq = head.seq if commit is None else commit
     state = backup.state_at(seq, head=head) if seq else head
@@ -171,6 +178,8 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         default=_default(backup, head) if head.seq else None,
         not_carried=_not_carried(backup, state),
         late=late_topics(state.latest_shapes().values()),
+        registry_commit=registry_commit(state),
+        registry=get_registry_snapshot(backup.store, state.registry) if with_registry and state.registry else None,
     )
 
 

@@ -8,6 +8,7 @@ from offsite.model.names import amount, named
 from offsite.model.units import format_duration, format_time
 from offsite.reports.point_report import BranchReport, branch_reports, late_topics
 from offsite.repository.commit import UNACCOUNTED, RecordedHole
+from offsite.repository.snapshots.registry_snapshot import registry_commit
 from offsite.repository.state import BackupState
 
 STALE_AFTER_S = 24 * 3600
@@ -120,6 +121,8 @@ def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
     yield from _unread_settings(state)
     yield from _expected_deletions(state)
     yield from _late_reads(state)
+    if commit := registry_commit(state):
+        yield f"the schema registry is held, as of commit {commit}"
 
 
 def _late_reads(state: BackupState) -> Iterable[str]:

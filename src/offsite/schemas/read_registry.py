@@ -55,11 +55,16 @@ _LIMIT_HINT = "offsite takes no larger registry; without --registry the backup h
 
 
 def read_registry(
-    client: RegistryClient, *, earlier: RegistrySnapshot | None = None, clock: Clock | None = None
+    client: RegistryClient,
+    *,
+    earlier: RegistrySnapshot | None = None,
+    clock: Clock | None = None,
+    limit_s: float = READ_LIMIT_S,
 ) -> RegistrySnapshot:
-    """Read everything. `earlier`: the reading of the same registry before. Raises the errors of `client`, and
-    `BadRegistry` for a registry that is too large, contradicts itself, or gives an id of `earlier` another meaning."""
-    reading = _Reading(client=client, clock=clock or SystemClock())
+    """Read everything, within `limit_s`. `earlier`: the reading of the same registry before. Raises the errors of
+    `client`, and `BadRegistry` for a registry that is too large, contradicts itself, or gives an id of `earlier`
+    another meaning."""
+    reading = _Reading(client=client, clock=clock or SystemClock(), limit_s=limit_s)
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
         reading.read(threads)
     return _with_gone(reading.snapshot(), earlier, client.place)
@@ -72,6 +77,7 @@ class _Reading:
 
     client: RegistryClient
     clock: Clock
+    limit_s: float
     listed: dict[str, dict[int, bool]] = field(default_factory=dict)
     shown: dict[tuple[str, int], StoredSchema] = field(default_factory=dict)
     settings: list[SubjectSettings] = field(default_factory=list)
@@ -80,7 +86,7 @@ class _Reading:
     end_s: float = 0.0
 
     def read(self, threads: ThreadPoolExecutor) -> None:
-        self.end_s, asked = self.clock.monotonic_s() + READ_LIMIT_S, set[tuple[str, int]]()
+        self.end_s, asked = self.clock.monotonic_s() + self.limit_s, set[tuple[str, int]]()
         living = set(self._subjects(deleted=False))
         subjects = sorted({*living, *self._subjects(deleted=True)})
         self._take(self._pages())
@@ -164,7 +170,7 @@ class _Reading:
     def _in_time(self, ask: Callable[[T], U], subject: T) -> U:
         if self.clock.monotonic_s() > self.end_s:
             raise RegistryUnavailable(
-                f"the registry {self.client.place} was not read within {READ_LIMIT_S:g} s",
+                f"the registry {self.client.place} was not read within {self.limit_s:g} s",
                 hint="try again when it answers faster",
             )
         return ask(subject)

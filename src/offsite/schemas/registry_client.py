@@ -33,7 +33,7 @@ from offsite.model.untrusted.text import printable
 
 ANSWER_BYTES_MAX = 32 * MIB
 """A page of a hundred schemas of 300 KiB. Registries keep a schema in one record of a topic, of 1 MiB by default."""
-_LIMITS = HttpLimits(connect_timeout_s=10.0, read_timeout_s=60.0, answer_bytes=ANSWER_BYTES_MAX)
+LIMITS = HttpLimits(connect_timeout_s=10.0, read_timeout_s=60.0, answer_bytes=ANSWER_BYTES_MAX)
 _OUTAGE_MAX_S = 30.0
 _RETRY_AFTER_MAX_S = 30
 _MESSAGE_CHARS = 300
@@ -53,13 +53,15 @@ class BasicLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAddress:
-    """A registry, and how to log in there. `url`: as from `parse_registry_url`. `headers`: sent with each request, such
-    as `target-sr-cluster` of Confluent Cloud."""
+    """A registry, and how to log in there. `url`: as from `parse_registry_url`, empty for a login alone. `headers`:
+    sent with each request, such as `target-sr-cluster` of Confluent Cloud. `allows_clear`: the login may go over a
+    network without TLS."""
 
     url: str
     login: BasicLogin | TokenSource | None = None
     tls: TlsConfig = _MACHINE_TLS
     headers: tuple[tuple[str, str], ...] = ()
+    allows_clear: bool = False
 
     @property
     def sends_login_in_clear(self) -> bool:
@@ -111,10 +113,18 @@ class _Request:
 
 
 class RegistryClient:
-    """Asks one registry. Safe for threads: each has a connection of its own, which lasts until the thread ends."""
+    """Asks one registry, for up to `outage_max_s` while it fails. Safe for threads: each has a connection of its own,
+    which lasts until the thread ends."""
 
-    def __init__(self, address: RegistryAddress, *, clock: Clock | None = None, limits: HttpLimits = _LIMITS) -> None:
-        self._address, self._limits = address, limits
+    def __init__(
+        self,
+        address: RegistryAddress,
+        *,
+        clock: Clock | None = None,
+        limits: HttpLimits = LIMITS,
+        outage_max_s: float = _OUTAGE_MAX_S,
+    ) -> None:
+        self._address, self._limits, self._outage_max_s = address, limits, outage_max_s
         self._clock = clock or SystemClock()
         self._of_thread = threading.local()
 
@@ -142,7 +152,7 @@ class RegistryClient:
         target = urlsplit(self._address.url).path + "".join(f"/{quote(part, safe='')}" for part in path)
         content = None if body is None else json.dumps(body).encode()
         request = _Request(method=method, target=f"{target}?{urlencode(query)}" if query else target, body=content)
-        backoff = Backoff(self._clock, limit_s=_OUTAGE_MAX_S)
+        backoff = Backoff(self._clock, limit_s=self._outage_max_s)
         while True:
             try:
                 return self._read(request, self._ask(request))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from offsite.backup.options import parse_backup, parse_limits
+from offsite.backup.options import parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe
 from offsite.cli.backup_options import BackupOptions, BackupRunOptions, FollowOptions, OptionalFollowOptions
 from offsite.cli.options import Output, takes
@@ -46,8 +46,8 @@ def run(
     A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments. With --follow the run continues until a
     signal stops the run: then copied records are committed, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions, groups
-    or settings of topics could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions,
+    groups, settings of topics or the schema registry could not be read.
     """
     if following.follow:
         _follow(options, following.words, engine, output)
@@ -57,7 +57,7 @@ def run(
     from offsite.backup.run import run_backup
     from offsite.cli.progress import progress
 
-    request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
+    request, limits = options.request(), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     with spark(engine.choice(), preload="offsite.backup.copy", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
@@ -140,7 +140,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     from offsite.backup.plan import plan_backup
     from offsite.engine.sessions.master import slots
 
-    request = parse_backup(options.backup, options.words)
+    request = options.request()
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo, looks=True), cluster.admin, request, slots=slots(None))
     deleted = tuple(sorted({deletion.topic for deletion in planned.gone.deleted}))
@@ -188,6 +188,8 @@ class PlanReport:
     cut_back: tuple[str, ...]
     driver_bytes: int
     """Approximate memory needed by the driver."""
+    registry: str = ""
+    """The schema registry that the run would read; empty without one."""
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
@@ -217,6 +219,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         ),
         cut_back=tuple(f"{cut.partition_id} from offset {cut.at} to {cut.end}" for cut in planned.cuts),
         driver_bytes=driver_bytes(planned.copy),
+        registry="" if planned.registry is None else planned.registry.url,
     )
 
 
@@ -229,6 +232,8 @@ def _render_plan(report: PlanReport) -> Iterator[Line]:
         yield f"  would be left out: {sick}"
     for cut in report.cut_back:
         yield f"  was cut back at the source; the backup would keep the old records as a branch: {cut}"
+    if report.registry:
+        yield f"  would be read before the commit: the schema registry {report.registry}"
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     yield (
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from offsite.backup.options import parse_backup, parse_limits
+from offsite.backup.options import parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.backup import OutageLines, render_commit
@@ -41,7 +41,7 @@ def follow_backup(
     from offsite.monitor.waiting import WaitReporter, waiting_now
     from offsite.overview.contents import describe_new_commits
 
-    request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
+    request, stamping = options.request(), parse_participants(options.applications)
     zeebe, durations = parse_zeebe(options.clusters), Durations()
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), durations)

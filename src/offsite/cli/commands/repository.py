@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from offsite.cli.views.repository import (
     render_cluster_settings,
     render_consistency,
     render_not_carried,
+    render_registry,
     render_status,
     render_topic_settings,
 )
@@ -102,13 +104,17 @@ def show(
     metadata: Annotated[
         bool, typer.Option("--metadata", help="Also settings of topics, ACLs, client quotas and SCRAM users.")
     ] = False,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="Also the subjects, versions and schemas of the schema registry.")
+    ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what a backup holds: topics, offsets, holes, restore points."""
     from offsite.overview.contents import show_backup
 
-    detail = show_backup(open_repository(repo, looks=True).backup(backup), commit=commit, with_settings=metadata)
-    emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
+    opened = open_repository(repo, looks=True).backup(backup)
+    detail = show_backup(opened, commit=commit, with_settings=metadata, with_registry=registry)
+    emit(detail, output=output, render=partial(_render_detail, with_settings=metadata, with_registry=registry))
 
 
 def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: Output = OutputFormat.TABLE) -> None:
@@ -191,7 +197,16 @@ def _render_holes(detail: BackupDetail) -> Iterator[Line]:
         yield f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points"
 
 
-def _render_detail(detail: BackupDetail) -> Iterator[Line]:
+def _render_detail(detail: BackupDetail, *, with_settings: bool, with_registry: bool) -> Iterator[Line]:
+    yield from _render_contents(detail)
+    if with_settings:
+        yield from render_topic_settings(detail.topics)
+        yield from render_cluster_settings(detail.settings)
+    if with_registry:
+        yield from render_registry(detail.registry)
+
+
+def _render_contents(detail: BackupDetail) -> Iterator[Line]:
     origin = f"from {detail.origin}" if detail.origin else f"of cluster {detail.summary.cluster_id}"
     yield f"backup {detail.summary.backup} {origin}, topics {detail.selection}"
     for lack in detail.fidelity:
@@ -232,6 +247,8 @@ def _render_detail(detail: BackupDetail) -> Iterator[Line]:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
         yield f"pinned: commit {pin.seq}, {until}: {pin.reason}"
     yield f"{amount(len(detail.restore_points), 'restore point')}, shown as of commit {detail.commit}"
+    if detail.registry_commit:
+        yield f"the schema registry is held, as of commit {detail.registry_commit} (--registry lists it)"
     yield from render_not_carried(detail.not_carried)
     yield from _render_consistency(detail)
 
@@ -242,9 +259,3 @@ def _render_consistency(detail: BackupDetail) -> Iterator[Line]:
         yield from render_consistency(detail.consistency)
     if detail.default is not None and detail.default.newer is not None:
         yield f"without --commit a restore takes commit {detail.default.commit}: {detail.default.newer}"
-
-
-def _render_detail_and_settings(detail: BackupDetail) -> Iterator[Line]:
-    yield from _render_detail(detail)
-    yield from render_topic_settings(detail.topics)
-    yield from render_cluster_settings(detail.settings)

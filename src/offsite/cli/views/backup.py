@@ -16,6 +16,7 @@ from offsite.model.units import format_duration, format_size, format_time
 
 if TYPE_CHECKING:
     from offsite.backup.outages import Outage
+    from offsite.backup.registry import RegistryReport
     from offsite.backup.run import BackupResult
     from offsite.groups.snapshots import SavedGroups
     from offsite.model.clock import Clock
@@ -38,6 +39,8 @@ def render_result(result: BackupResult) -> Iterator[Line]:
     )
     if result.groups is not None:
         yield from _render_groups(result.groups)
+    if result.registry is not None:
+        yield from _render_registry(result.registry)
     yield from _render_troubles(result)
     yield from render_not_carried(result.not_carried)
     yield f"  head {Head(commit=result.commit, hash=result.head_hash).short}"
@@ -52,6 +55,8 @@ def render_commit(result: BackupResult) -> Iterator[Line]:
         f"{amount(result.partitions, 'partition')}"
     )
     yield from _render_troubles(result)
+    if result.registry is not None and result.registry.problem:
+        yield from _render_registry(result.registry)
 
 
 def _render_troubles(result: BackupResult) -> Iterator[Line]:
@@ -100,6 +105,21 @@ def _render_groups(saved: SavedGroups) -> Iterator[Line]:
     for failure in saved.failed:
         how, kept = ("read only in part", "positions there") if failure.partitions else ("not read", "offsets")
         yield f"  group {failure.group} was {how}: {failure.message}; the backup keeps its earlier {kept}, if any"
+
+
+def _render_registry(report: RegistryReport) -> Iterator[Line]:
+    if report.problem:
+        kept = f"the backup keeps its {amount(report.schemas, 'schema')}" if report.schemas else "no schema is held"
+        yield f"  schema registry not read, {kept}: [{report.error}] {report.problem}"
+        if report.hint:
+            yield f"    hint: {report.hint}"
+        return
+    gone = f", {report.gone:,} of them gone by now" if report.gone else ""
+    yield (
+        f"  {amount(report.schemas, 'schema')}{gone} in {amount(report.versions, 'version')} of "
+        f"{amount(report.subjects, 'subject')} of the registry {report.registry}"
+    )
+    yield from first_lines(report.unread, lambda line: f"  registry: {line}", most=_NAMED_MAX, more="  and {:,} more")
 
 
 class OutageLines:

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from offsite.cli.output import Line, first_lines, remark_lines
+from offsite.cli.output import Line, Table, first_lines, remark_lines
 from offsite.model.head import Head
-from offsite.model.names import amount
+from offsite.model.names import amount, named
 from offsite.model.selection import join_patterns
 from offsite.model.units import format_duration, format_size, format_time
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsite.groups.groups_as_of import GoneSince
     from offsite.groups.plan import ReadAgain, SharePositions
     from offsite.model.cluster_settings import ClusterSettings
+    from offsite.model.schema_registry import RegistrySnapshot
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
     from offsite.reports.point_report import ConsistencyReport, HoleReport, LeftOutReport
@@ -138,6 +139,32 @@ def render_cluster_settings(settings: ClusterSettings | None) -> Iterator[Line]:
     if settings.configs:
         configs = [f"{of}: {', '.join(f'{name}={value}' for name, value in of.configs)}" for of in settings.configs]
         yield from _render("settings of groups and of all brokers", configs)
+
+
+def render_registry(snapshot: RegistrySnapshot | None) -> Iterator[Line]:
+    if snapshot is None:
+        yield "the backup has no schema registry at this restore point"
+        return
+    table = Table("subject", "version", "id", "type", "uses", "")
+    for version in snapshot.versions:
+        schema = snapshot.by_version.get((version.subject, version.version))
+        uses = [f"{used.subject} {used.version}" for used in schema.references] if schema is not None else []
+        table.add_row(
+            version.subject,
+            str(version.version),
+            str(version.id),
+            schema.kind if schema is not None else "?",
+            named(uses, most=_NAMED_MAX) if uses else "",
+            "deleted" if version.is_deleted else "",
+        )
+    yield table
+    gone = [str(schema.id) for schema in snapshot.schemas if schema.is_gone]
+    if gone:
+        yield f"gone from the registry, kept because records may have the ids: {named(gone, most=_NAMED_GROUPS_MAX)}"
+    for settings in snapshot.settings:
+        words = [word for word in (settings.compatibility, settings.mode, settings.more) if word]
+        yield f"settings of {settings.subject or 'all subjects'}: {', '.join(words)}"
+    yield from (f"note: {line}" for line in snapshot.unread)
 
 
 def render_topic_diffs(topics: Iterable[TopicPlanReport]) -> Iterator[Line]:

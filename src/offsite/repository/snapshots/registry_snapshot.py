@@ -9,8 +9,9 @@ from offsite.model.errors import DamagedObject
 from offsite.model.schema_registry import RegistrySnapshot
 from offsite.repository.commit import SnapshotRef
 from offsite.repository.json_form import StoredForm
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, parse_snapshot_key
 from offsite.repository.snapshots.named_object import get_named, put_named
+from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
 
@@ -32,3 +33,8 @@ def get_registry_snapshot(store: Store, ref: SnapshotRef) -> RegistrySnapshot:
     """The contents that a commit names. Raises `DamagedObject` if they are missing or differ from their hash,
     `FormatTooNew`."""
     return REGISTRY.decode(get_named(store, ref, damaged=_damaged), key=ref.key)
+
+
+def registry_commit(state: BackupState) -> int:
+    """The commit that stored the newest registry; 0 without one."""
+    return 0 if state.registry is None else parse_snapshot_key(state.registry.key) or 0
