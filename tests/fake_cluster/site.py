@@ -19,6 +19,7 @@ from offsite.repository.repository import Repository
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.plan import PlannedRestore, prepare_restore
 from offsite.restore.run import RestoreResult, run_restore
+from offsite.schemas.registry_client import RegistryAddress
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.server import serving
@@ -70,10 +71,12 @@ class Site:
         kafka = self.source.config
         return carry_out(plan, backup, repository=self.repository, kafka=kafka, runner=runner, **options)
 
-    def plan_restore(self, *, into: FakeCluster | None = None, **words: Any) -> PlannedRestore:
+    def plan_restore(
+        self, *, into: FakeCluster | None = None, registry: RegistryAddress | None = None, **words: Any
+    ) -> PlannedRestore:
         """`words` are those of `RestoreWords`; all topics unless they say which."""
         request = parse_restore(RestoreWords(**{"topics": ["*"], **words}))
-        return prepare_restore(self.backup, (into or self.target).admin, request)
+        return prepare_restore(self.backup, (into or self.target).admin, request, registry=registry)
 
     def restore(self, *, into: FakeCluster | None = None, verify: bool = True, **words: Any) -> RestoreResult:
         cluster = into or self.target

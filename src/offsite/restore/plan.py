@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.groups.run import check_groups
@@ -41,10 +41,12 @@ from offsite.restore.offsets import (
 )
 from offsite.restore.preflight import check_settings, raise_problems, read_circumstances
 from offsite.restore.request import RestoreRequest, encode_request
+from offsite.restore.schema_ids import SchemaIds, foresee_schema_ids
 from offsite.restore.set_aside import with_originals
 from offsite.restore.target_topics import read_targets
 from offsite.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
 from offsite.restore.write.plan import RestorePlan, TargetTopic, plan_restore, target_names
+from offsite.schemas.registry_client import RegistryAddress
 from offsite.stores.open_store import open_store
 
 IN_USE = "the schema registry of this cluster uses the topic, and the schemas exist already"
@@ -54,7 +56,8 @@ IN_USE = "the schema registry of this cluster uses the topic, and the schemas ex
 class PlannedRestore:
     """A decided restore: nothing was touched yet. `record`: of an unfinished restore to continue, else new; `resumes`
     tells which. `unfinished`: further restores into this cluster with settings set aside. `outlook`: where the
-    requested groups will continue. `group_note`: the share groups that nobody requested; empty without any."""
+    requested groups will continue. `group_note`: the share groups that nobody requested; empty without any.
+    `schema_ids`: the topics with ids of a schema registry."""
 
     backup: Backup
     record: RestoreRecord
@@ -67,6 +70,7 @@ class PlannedRestore:
     unfinished: tuple[UnfinishedRestore, ...] = ()
     outlook: GroupOutlook | None = None
     group_note: str = ""
+    schema_ids: SchemaIds = field(default_factory=SchemaIds)
 
     @property
     def adopts(self) -> bool:
@@ -82,13 +86,16 @@ class PlannedRestore:
         return RestoreLayout(backup=self.backup.layout, restore=self.record.restore)
 
 
-def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
+def prepare_restore(
+    backup: Backup, admin: ClusterAdmin, request: RestoreRequest, *, registry: RegistryAddress | None = None
+) -> PlannedRestore:
     """The decided restore; changes nothing. Looks for an unfinished restore of the same request, begun by this
     installation or named by the request, and plans to continue at the commit of its begin. If none of its target topics
-    exists any more, plans a new restore instead.
+    exists any more, plans a new restore instead. `registry`: that of the target, to compare schema ids.
 
     Raises `NoSuchRestorePoint`, `NoSuchRestore` for an unknown restore named by the request, `CommitsGone`, and the
-    errors of `plan_restore` and `check_readable`; `RestoreRefused` for a place unfit for records of this backup.
+    errors of `plan_restore`, `check_readable` and `foresee_schema_ids`; `RestoreRefused` for a place unfit for records
+    of this backup.
     """
     if request.records is not None:
         backup = backup.with_records_at(open_store(request.records))
@@ -125,6 +132,12 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         unfinished=asides,
         outlook=foresee_groups(backup, record, plan, request.groups, admin.groups),
         group_note=unrequested_share_groups(backup, point.commit, names, request.groups),
+        schema_ids=foresee_schema_ids(
+            backup,
+            plan,
+            is_other_cluster=backup.descriptor.cluster_id != situation.cluster_id,
+            registry=registry,
+        ),
     )
 
 

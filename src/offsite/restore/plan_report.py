@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.kafka.producer import CLUSTER_ACTION
 from offsite.log.records.record import LOG_APPEND_TIME
@@ -31,6 +31,7 @@ from offsite.restore.offsets import (
     describe_slow_transaction,
 )
 from offsite.restore.plan import PlannedRestore, newer_commit
+from offsite.restore.schema_ids import SchemaIds
 from offsite.restore.target_topics import THE_DEFAULT
 from offsite.restore.write.plan import RestorePlan
 from offsite.restore.write_jobs import repartition_notes
@@ -74,7 +75,8 @@ class RestorePlanReport:
     with an earlier `commit`. `lacking`: data of the restored topics that the backup itself lacks. `consistency`: how
     far the topics are consistent with one another, and the transactions left out. `expected_deletions`: number of holes
     without a loss. `groups`: where consumer groups will continue; None when no groups were requested. `records_at`: the
-    place of the restore's record, at `restore` below the backup's `restores`."""
+    place of the restore's record, at `restore` below the backup's `restores`. `schema_ids`: the topics in which ids of
+    a schema registry were seen."""
 
     restore: str
     resumes: bool
@@ -98,6 +100,7 @@ class RestorePlanReport:
     expected_deletions: int = 0
     groups: GroupOutlook | None = None
     records_at: str = ""
+    schema_ids: SchemaIds = field(default_factory=SchemaIds)
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
@@ -141,6 +144,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         expected_deletions=len(expected_deletions(within)),
         groups=prepared.outlook,
         records_at=prepared.backup.record_store.url,
+        schema_ids=prepared.schema_ids,
         consistency=report_consistency(prepared.point.cut, plan.source_names),
         incarnations=prepared.point.incarnations_of(plan.source_names),
     )
@@ -174,6 +178,7 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     yield from prepared.metadata.notes
     if prepared.group_note:
         yield prepared.group_note
+    yield from prepared.schema_ids.notes
     yield from map(str, prepared.unfinished)
 
 

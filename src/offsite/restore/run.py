@@ -105,6 +105,7 @@ def _written_and_set_up(
             *repartition_notes(prepared.plan, prepared.request.repartition),
             *finish_topics(admin, settings),
             *([prepared.group_note] if prepared.group_note else ()),
+            *prepared.schema_ids.notes,
             *map(str, late_topics(topic.source for topic in prepared.plan.topics)),
         )
     # 4. Set cluster settings and consumer groups.

@@ -54,6 +54,14 @@ class TopicIds:
         beginning = self._beginnings[schema.id]
         return None if content.startswith(beginning) else beginning
 
+    def id_in(self, content: bytes, *, is_key: bool) -> int | None:
+        """The id in a key or value, where a subject of the topic and the schema prove it. Counts nothing."""
+        schema_id = framed_schema_id(content)
+        schema = None if schema_id is None else self._snapshot.by_id.get(("", schema_id))
+        if schema is None or self._doubt(schema, content, is_key=is_key) not in {"", NOT_MAPPED}:
+            return None
+        return schema.id
+
     def _doubt(self, schema: StoredSchema, content: bytes, *, is_key: bool) -> str:
         """Why the field is not to be rewritten; empty if it is."""
         place = schema.id, is_key

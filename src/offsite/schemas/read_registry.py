@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from offsite.model.names import amount
 from offsite.model.schema_registry import (
     AVRO,
     MAX_ID,
+    PROTOBUF,
     RegistrySnapshot,
     SchemaReference,
     StoredSchema,
@@ -32,6 +34,7 @@ from offsite.model.schema_registry import (
 )
 from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.schemas.proto_text import parse_proto
 from offsite.schemas.registry_client import RegistryClient
 
 T = TypeVar("T")
@@ -321,11 +324,14 @@ def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, pla
 
 
 def meaning_of(schema: StoredSchema) -> object:
-    """What an id says, to compare: registries write the same JSON with other blanks and other orders of members."""
-    try:
-        text: object = json.loads(schema.text) if schema.kind != "PROTOBUF" else schema.text
-    except (ValueError, RecursionError):
-        text = schema.text
+    """What an id says, to compare: registries write the same JSON with other blanks and other orders of members, and
+    the same Protobuf with other blanks and comments."""
+    text: object = schema.text
+    with suppress(ValueError, RecursionError):
+        if schema.kind == PROTOBUF:
+            text = parse_proto(schema.text, name="").SerializeToString(deterministic=True)
+        else:
+            text = json.loads(schema.text)
     return schema.kind, text
 
 

@@ -76,6 +76,12 @@ def registry_at(url: str, access: RegistryAddress) -> RegistryAddress:
     return address
 
 
+def read_registry_at(url: str, config: Path | None) -> RegistryAddress:
+    """The registry at `url`, with the login of the file, if there is one. Raises as `read_registry_config` and
+    `registry_at`."""
+    return registry_at(url, RegistryAddress(url="") if config is None else read_registry_config(config))
+
+
 def _login(settings: ClientSettings) -> BasicLogin | TokenSource | None:
     for name, sources in _SOURCES.items():
         settings.choice(name, sources, sources[0])

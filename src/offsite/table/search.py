@@ -16,16 +16,14 @@ from offsite.engine.runner import OnProgress, Runner, job_named
 from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.names import amount
-from offsite.model.schema_registry import RegistrySnapshot
 from offsite.model.selection import TopicSelection
 from offsite.model.units import parse_time
-from offsite.points.point_in_time import PointInTime, SelectedChains, chains_of, select_chains
+from offsite.points.held_schemas import held_schemas
+from offsite.points.point_in_time import PointInTime, SelectedChains, select_chains
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.heads import check_to_read
-from offsite.repository.snapshots.registry_snapshot import get_registry_snapshot
 from offsite.schemas.framing import FramedReader
-from offsite.schemas.topic import read_schemas_topic, with_schemas_of
 from offsite.stores.wrapped_store import display_now_ms
 from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.scan import MatchingRecord, RecordMatch, find_in_task, matching_records
@@ -95,7 +93,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
     """Yield the records partition by partition, in the order of offsets. Raises the errors of reading. Memory: a frame,
     or as `latest_offsets`."""
-    framed = FramedReader(partial(read_schemas, plan))
+    framed = FramedReader(partial(held_schemas, plan.backup))
     for found_record in islice(_in_order(plan), plan.limit):
         yield show_record(found_record, framed)
 
@@ -133,24 +131,8 @@ def _only(matches: Iterator[MatchingRecord], offsets: Iterator[int]) -> Iterator
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
     """Find the matching records, in the order of partitions and offsets. With a limit the search stops early."""
-    framed = FramedReader(partial(read_schemas, plan))
+    framed = FramedReader(partial(held_schemas, plan.backup))
     return [show_record(found_record, framed) for found_record in _found(plan, runner, on_progress)]
-
-
-def read_schemas(plan: RecordsPlan) -> RegistrySnapshot:
-    """Read the schemas that the backup holds at its newest commit, in a topic and of a registry: ids never change their
-    meaning."""
-    state = plan.backup.sound_state()
-    point = PointInTime(commit=state, state=state)
-    topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
-    tasks = plan_scan(chains_of(point, topics), RowFilter(), read_committed=True)
-    schema_records = (
-        found_record for task in tasks for found_record in matching_records(task, plan.backup.store, RecordMatch())
-    )
-    of_topic = read_schemas_topic(found_record.record for found_record in schema_records)
-    if state.registry is None:
-        return of_topic
-    return with_schemas_of(get_registry_snapshot(plan.backup.store, state.registry), of_topic)
 
 
 def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[MatchingRecord]:

@@ -133,7 +133,8 @@ def run(
 def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:
     from offsite.restore.plan import prepare_restore
 
-    return prepare_restore(backup, cluster.admin, parse_restore(options.words))
+    registry = options.target_registry()
+    return prepare_restore(backup, cluster.admin, parse_restore(options.words), registry=registry)
 
 
 def _restored(

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.archive_options import SkipDamaged
-from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo, WordChoice, checked_places
+from offsite.cli.options import (
+    Bootstrap,
+    KafkaConfigFile,
+    OptionalBackup,
+    OptionalRepo,
+    RegistryConfigFile,
+    WordChoice,
+    checked_places,
+)
 from offsite.cli.output import EXIT_PARTIAL, emit_notice, note
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenOver, UserError
@@ -24,6 +32,18 @@ if TYPE_CHECKING:
     from offsite.engine.runner import Runner
     from offsite.repository.backup import Backup
     from offsite.restore.lease import RestoreLease
+    from offsite.schemas.registry_client import RegistryAddress
+
+
+TargetRegistry = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        help="The schema registry of the target, as https://host:8081: the plan says which schema ids of the backup "
+        "mean something else there.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +55,16 @@ class RestoreOptions:
     words: Annotated[RestoreWords, WordChoice(but=("write_limit",))] = field(default_factory=RestoreWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
+    registry: TargetRegistry = None
+    registry_config: RegistryConfigFile = None
+
+    def target_registry(self) -> RegistryAddress | None:
+        """The schema registry of the target, if it is named. Raises `BadOption`, `BadRegistry`."""
+        if not self.registry:
+            return None
+        from offsite.schemas.registry_settings import read_registry_at
+
+        return read_registry_at(self.registry, self.registry_config)
 
 
 def named_backup(

@@ -1,0 +1,165 @@
+"""1,000 schemas with references go to another registry, under the same ids or under its own, and each record of a
+backup, rewritten batch by batch, decodes there to what it was at the source. (The workers of a restore do not rewrite
+yet: the batches are read from the backup here.)"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from offsite.log.batch import scan, verify_crc
+from offsite.log.records.batch_records import decode
+from offsite.log.rewrite import change_beginnings
+from offsite.model.schema_registry import RegistrySnapshot
+from offsite.points.held_schemas import held_schemas
+from offsite.repository.segments.reader import SegmentReader
+from offsite.schemas.framing import FramedReader, FramedValue
+from offsite.schemas.id_rewrite import TopicIds
+from offsite.schemas.read_registry import read_registry
+from offsite.schemas.register import register, register_same_ids
+from offsite.schemas.registry_client import RegistryAddress, RegistryClient
+from tests.fake_cluster.site import Site, open_site
+from tests.fetched_tools import NoTool
+from tests.registries import apicurio
+from tests.schema_registry import SchemaRegistryServer, serving
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+TOPICS, KEYS, VALUES = 100, 3, 7
+SCHEMAS = TOPICS * (KEYS + VALUES)
+TAKEN = 500
+
+
+class Source:
+    """Registers schemas in turns of Avro, JSON and Protobuf, every second one of a kind with a reference to the one
+    before, and makes a framed payload for each."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client, self._count = client, 0
+        self._before: dict[int, tuple[int, str, int]] = {}
+        self._versions: dict[str, int] = {}
+
+    def payload(self, subject: str) -> bytes:
+        number, kind = self._count, self._count % 3
+        self._count += 1
+        part = self._before.pop(kind, None)
+        text, payload = (self._avro, self._json, self._proto)[kind](number, None if part is None else part[0])
+        named = {0: "R{}", 1: "j{}.json", 2: "m{}.proto"}[kind]
+        uses = [] if part is None else [{"name": named.format(part[0]), "subject": part[1], "version": part[2]}]
+        body = {"schema": text, "schemaType": ("AVRO", "JSON", "PROTOBUF")[kind], "references": uses}
+        answer = self._client.send("POST", "subjects", subject, "versions", body=body)  # type: ignore[arg-type]
+        assert isinstance(answer.value, dict), answer
+        self._versions[subject] = self._versions.get(subject, 0) + 1
+        if part is None:
+            self._before[kind] = number, subject, self._versions[subject]
+        return b"\0" + int(str(answer.value["id"])).to_bytes(4, "big") + payload
+
+    def _avro(self, number: int, part: int | None) -> tuple[str, bytes]:
+        fields = [{"name": "x", "type": "int"}] + ([] if part is None else [{"name": "part", "type": f"R{part}"}])
+        inner = {"type": "record", "name": f"R{part}", "fields": [{"name": "x", "type": "int"}]}
+        whole = {"type": "record", "name": f"R{number}", "fields": fields}
+        expanded = whole if part is None else {**whole, "fields": [fields[0], {"name": "part", "type": inner}]}
+        value = {"x": number} if part is None else {"x": number, "part": {"x": part}}
+        fastavro.schemaless_writer(out := io.BytesIO(), fastavro.parse_schema(expanded), value)
+        return json.dumps(whole), out.getvalue()
+
+    def _json(self, number: int, part: int | None) -> tuple[str, bytes]:
+        members = {"x": {"type": "integer"}} | ({} if part is None else {"part": {"$ref": f"j{part}.json"}})
+        text = {"title": f"J{number}", "type": "object", "properties": members}
+        return json.dumps(text), json.dumps({"x": number}).encode()
+
+    def _proto(self, number: int, part: int | None) -> tuple[str, bytes]:
+        imported = "" if part is None else f'import "m{part}.proto"; '
+        member = "" if part is None else f" M{part} part = 2;"
+        text = f'syntax = "proto3"; {imported}message M{number} {{ int32 x = 1;{member} }}'
+        x = b"\x08" + bytes([number & 0x7F | 0x80, number >> 7])
+        return text, b"\0" + x + (b"" if part is None else b"\x12\x02\x08\x05")
+
+
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with serving(SchemaRegistryServer()) as server, open_site(tmp_path_factory.mktemp("site")) as site:
+        source = Source(client_of(server.url))
+        for number in range(TOPICS):
+            topic = f"t{number}"
+            site.source.make_topic(topic)
+            keys = [source.payload(f"{topic}-key") for _ in range(KEYS)]
+            values = [source.payload(f"{topic}-value") for _ in range(VALUES)]
+            for offset in range(2 * VALUES):
+                site.source.write(topic, [values[offset % VALUES]], key=keys[offset % KEYS])
+        site.back_up("*", registry=server.url)
+        yield site
+
+
+def client_of(url: str) -> RegistryClient:
+    return RegistryClient(RegistryAddress(url=url))
+
+
+def test_under_the_same_ids_each_record_decodes_as_it_is(backed_up: Site) -> None:
+    held = held_schemas(backed_up.backup)
+    assert len(held.schemas) == SCHEMAS
+    with serving(SchemaRegistryServer()) as server:
+        register_same_ids(client_of(server.url), held)
+        there = read_registry(client_of(server.url))
+        assert set(held.schemas) <= set(there.schemas)
+        check_records(backed_up, held, there, {schema.id: schema.id for schema in held.schemas})
+
+
+@pytest.mark.parametrize("kind", ["double", "apicurio"])
+def test_under_other_ids_each_record_decodes_to_what_it_was(backed_up: Site, kind: str, tmp_path: Path) -> None:
+    held = held_schemas(backed_up.backup)
+    try:
+        with {"double": double, "apicurio": apicurio}[kind](tmp_path) as url:
+            client = client_of(url)
+            for number in range(TAKEN):
+                text = json.dumps({"type": "record", "name": f"Other{number}", "fields": []})
+                assert client.send("POST", "subjects", f"other{number % 50}", "versions", body={"schema": text}).is_well
+            registered = register(client, held)
+            assert registered.refused == ()
+            assert len(registered.ids) == SCHEMAS
+            assert all(old != new for old, new in registered.ids.items())
+            check_records(backed_up, held, read_registry(client), registered.ids)
+    except NoTool as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def double(_: Path) -> Iterator[str]:
+    with serving(SchemaRegistryServer()) as server:
+        yield server.url
+
+
+def check_records(site: Site, held: RegistrySnapshot, there: RegistrySnapshot, ids: dict[int, int]) -> None:
+    """Each key and value of the backup, rewritten, has a new id, its old offset, and its old meaning."""
+    source, target = FramedReader(lambda: held), FramedReader(lambda: there)
+    count = 0
+    for chain in site.plan_restore().plan.all_chains:
+        topic_ids = TopicIds(held, chain.source.topic, ids)
+        for segment in chain.segments:
+            for chunk in SegmentReader(store=site.repository.store, segment=segment).chunks():
+                for header in chunk.batches:
+                    old = decode(header.view(chunk.data), header)
+                    batch, _ = change_beginnings(header.view(chunk.data), header, topic_ids)
+                    (written,) = scan(memoryview(batch))
+                    verify_crc(memoryview(batch), [written])
+                    new = decode(batch, written)
+                    assert [record.offset for record in new] == [record.offset for record in old]
+                    for before, after in zip(old, new, strict=True):
+                        for of_before, of_after in ((before.key, after.key), (before.value, after.value)):
+                            assert meaning(source, of_before) == meaning(target, of_after, ids)
+                            count += 1
+        assert topic_ids.counts.left == {}
+    assert count == TOPICS * 2 * VALUES * 2
+
+
+def meaning(reader: FramedReader, content: bytes | None, ids: dict[int, int] | None = None) -> tuple[object, ...]:
+    value = None if content is None else reader.read(content)
+    assert isinstance(value, FramedValue), content
+    old = {new: old for old, new in (ids or {}).items()}
+    return old.get(value.schema_id, value.schema_id), value.kind, value.type, value.value
