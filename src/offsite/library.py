@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from offsite.restore.plan import PlannedRestore
     from offsite.restore.plan_report import RestorePlanReport
     from offsite.restore.result import RestoreResult
+    from offsite.schemas.registry_client import RegistryAddress
     from offsite.upkeep.verification.run import VerifyResult
 
 
@@ -79,19 +80,28 @@ class Backup:
         return result
 
     def plan_restore(
-        self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
+        self,
+        *,
+        bootstrap: str | None = None,
+        kafka_config: Path | None = None,
+        registry: str | None = None,
+        registry_config: Path | None = None,
+        **words: Unpack[RestoreWords],
     ) -> RestorePlanReport:
         """Return the plan of `restore` with the same options. Changes nothing, starts no Spark."""
         from offsite.kafka.cluster import connect
         from offsite.restore.plan_report import report_plan
 
-        return report_plan(_prepare(self._backup.read_only(), connect(bootstrap, kafka_config), words))
+        there = _registry(registry, registry_config)
+        return report_plan(_prepare(self._backup.read_only(), connect(bootstrap, kafka_config), words, there))
 
-    def restore(
+    def restore(  # noqa: PLR0913  # all by keyword, each with a default
         self,
         *,
         bootstrap: str | None = None,
         kafka_config: Path | None = None,
+        registry: str | None = None,
+        registry_config: Path | None = None,
         verify: bool = True,
         take_over: bool = False,
         on_progress: OnProgress | None = None,
@@ -109,7 +119,7 @@ class Backup:
         from offsite.restore.run import run_restore
 
         limits, cluster = parse_restore_limits(words), connect(bootstrap, kafka_config)
-        prepared = _prepare(self._backup, cluster, words)
+        prepared = _prepare(self._backup, cluster, words, _registry(registry, registry_config))
         with self._engine.runner(limits) as runner:
             runner.refuse_strangers()
             return run_restore(
@@ -184,11 +194,19 @@ class Backup:
         return reader.load()
 
 
-def _prepare(backup: stored.Backup, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
+def _prepare(
+    backup: stored.Backup, cluster: Cluster, words: RestoreWords, registry: RegistryAddress | None = None
+) -> PlannedRestore:
     from offsite.restore.options import parse_restore
     from offsite.restore.plan import prepare_restore
 
-    return prepare_restore(backup, cluster.admin, parse_restore(words))
+    return prepare_restore(backup, cluster.admin, parse_restore(words), registry=registry)
+
+
+def _registry(url: str | None, config: Path | None) -> RegistryAddress | None:
+    from offsite.schemas.registry_settings import read_registry_at
+
+    return read_registry_at(url, config) if url else None
 
 
 class SparkWords(TypedDict, total=False):
@@ -298,12 +316,14 @@ class Repo:
 
         return read_status(replace(self._repository, records_at=None if records is None else open_store(records)))
 
-    def back_up(
+    def back_up(  # noqa: PLR0913  # all by keyword, each with a default
         self,
         name: str,
         *,
         bootstrap: str | None = None,
         kafka_config: Path | None = None,
+        registry: str | None = None,
+        registry_config: Path | None = None,
         on_progress: OnProgress | None = None,
         **words: Unpack[BackupWords],
     ) -> BackupResult:
@@ -317,7 +337,8 @@ class Repo:
         from offsite.backup.run import run_backup
         from offsite.kafka.cluster import connect
 
-        request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
+        request = parse_backup(name, words, registry=registry, registry_config=registry_config)
+        cluster = connect(bootstrap, kafka_config)
         with self._engine.runner(parse_limits(words)) as runner:
             plan = plan_backup(self._repository, cluster.admin, request, slots=runner.slots)
             return run_backup(

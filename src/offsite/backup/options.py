@@ -21,6 +21,8 @@ from offsite.model.options import (
 from offsite.model.selection import ALL_GROUPS, GroupPatterns, TopicSelection, parse_groups, parse_selection
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from offsite.engine.rate_limits import RateLimits
     from offsite.schemas.registry_client import RegistryAddress
 
@@ -104,9 +106,17 @@ class BackupWords(TypedDict, total=False):
     ]
 
 
-def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
-    """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
+def parse_backup(
+    backup: str, options: BackupWords, *, registry: str | None = None, registry_config: Path | None = None
+) -> BackupRequest:
+    """Build the request for backup `backup` from the options. `registry`: as in the request; `registry_config`: the
+    file with the login there. Raises `BadOption` for an unreadable option, `BadRegistry` for such a file."""
     words = with_defaults(BackupWords, options)
+    access = None
+    if registry_config is not None:
+        from offsite.schemas.registry_settings import read_registry_config
+
+        access = read_registry_config(registry_config)
     topics, exclude = words["topics"], words["exclude"] or ()
     return BackupRequest(
         backup=backup,
@@ -117,6 +127,8 @@ def parse_backup(backup: str, options: BackupWords) -> BackupRequest:
         group_history=words["group_history"],
         compression=parse_choice(CompressionChoice, words["compression"]),
         expect_deletes=parse_selection(words["expect_deletes"], internal=True) if words["expect_deletes"] else None,
+        registry=registry,
+        registry_access=access,
     )
 
 

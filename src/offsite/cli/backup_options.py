@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import typer
 
-from offsite.backup.options import BackupWords
+from offsite.backup.options import BackupRequest, BackupWords, parse_backup
 from offsite.checkpoint.options import ParticipantWords, ZeebeWords
 from offsite.cli.options import (
     BackupName,
@@ -19,9 +19,6 @@ from offsite.cli.options import (
     WordChoice,
 )
 from offsite.follow.options import FollowWords
-
-if TYPE_CHECKING:
-    from offsite.backup.options import BackupRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +47,7 @@ class BackupOptions:
 
     def request(self) -> BackupRequest:
         """Build the request of the run. Raises `BadOption`, `BadRegistry`."""
-        from offsite.backup.options import parse_backup
-
-        access = None
-        if self.registry_config is not None:
-            from offsite.schemas.registry_settings import read_registry_config
-
-            access = read_registry_config(self.registry_config)
-        request = parse_backup(self.backup, self.words)
-        return replace(request, registry=self.registry, registry_access=access)
+        return parse_backup(self.backup, self.words, registry=self.registry, registry_config=self.registry_config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,28 @@ registry that cannot be read costs the commit nothing, and is said."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from offsite.backup.options import BackupRequest
+from offsite.backup.outages import Outages
 from offsite.backup.pass_commits import PassMemory
-from offsite.backup.registry import READ_EVERY_S, RegistryReadings, commit_last_reading
+from offsite.backup.registry import READ_EVERY_S, RegistryReadings, commit_last_reading, decide_registry
+from offsite.cli.app import app
+from offsite.cli.backup_options import BackupRunOptions
 from offsite.cli.views.backup import render_result
+from offsite.follow.follower import Follower, FollowSettings, FollowTimes, Round
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BadRegistry, RegistryUnavailable
+from offsite.model.errors import BadOption, BadRegistry, RegistryUnavailable
+from offsite.model.selection import parse_selection
 from offsite.overview.contents import show_backup
 from offsite.overview.status import read_status
 from offsite.repository.snapshots.registry_snapshot import get_registry_snapshot, registry_commit
 from offsite.schemas.registry_client import RegistryAddress
-from tests.fake_cluster.site import Site
+from offsite.upkeep.verification.run import verify_deep, verify_quick
+from tests.fake_cluster.site import BACKUP, Site
 from tests.schema_registry import SchemaRegistryServer, serving
 from tests.shown import shown
 from tests.virtual_time import VirtualClock
@@ -173,3 +182,71 @@ def test_status_and_show_say_what_is_held(users: Site, registry: SchemaRegistryS
     detail = show_backup(users.backup, with_registry=True)
     assert detail.registry is not None
     assert (detail.registry_commit, [v.subject for v in detail.registry.versions]) == (1, ["users-value"])
+
+
+def test_a_run_that_is_asked_to_end_reads_what_its_last_records_need(
+    users: Site, registry: SchemaRegistryServer
+) -> None:
+    clock = VirtualClock()
+    following = FollowSettings(
+        repository=users.repository,
+        cluster=users.source.connected,
+        runner=users.runner,
+        request=BackupRequest(backup=BACKUP, selection=parse_selection(["users"]), registry=registry.url),
+        times=FollowTimes(interval_s=10),
+    )
+
+    def on_round(completed: Round) -> None:
+        if completed.state.seq == 2:
+            registry.register("orders-value", ORDER)
+            raise KeyboardInterrupt
+        users.source.write("users", [b"b"])
+
+    outages = Outages(give_up_after_s=3600, clock=clock, on_outage=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        Follower(following, outages=outages, clock=clock, on_round=on_round).run()
+    assert sorted(held(users)) == sorted([USER, ORDER])
+    assert users.backup.state().seq == 3
+
+
+@pytest.mark.parametrize("loss", ["changed", "missing"])
+def test_verify_finds_damage_to_the_registry(users: Site, registry: SchemaRegistryServer, loss: str) -> None:
+    users.back_up("users", registry=registry.url)
+    ref, store = users.backup.state().registry, users.repository.store
+    assert ref is not None
+    assert verify_deep(users.backup, users.runner).ok
+    data = store.get(ref.key) or b""
+    store.delete(ref.key)
+    if loss == "changed":
+        store.put_if_absent(ref.key, data.replace(b"User", b"Uses"))
+    else:
+        assert [damage.key for damage in verify_quick(users.backup).damaged_snapshots] == [ref.key]
+    (damage,) = verify_deep(users.backup, users.runner).damaged_snapshots
+    assert (damage.key, damage.first_commit) == (ref.key, 1)
+
+
+def test_the_command_takes_the_address_and_a_file_with_the_login(tmp_path: Path) -> None:
+    file = tmp_path / "registry.properties"
+    file.write_text("basic.auth.user.info=me:secret")
+    request = BackupRunOptions(repo="r", backup="b", registry="http://[::1]:1", registry_config=file).request()
+    assert request.registry_access is not None
+    chosen = decide_registry(request.registry, request.registry_access, "http://elsewhere:1")
+    assert chosen is not None
+    assert (chosen.url, chosen.login) == ("http://[::1]:1", request.registry_access.login)
+    with pytest.raises(BadOption, match="--registry-config works only with a registry"):
+        decide_registry(None, request.registry_access, "")
+
+
+def test_commands_show_what_would_be_read_and_what_is_held(users: Site, registry: SchemaRegistryServer) -> None:
+    registry.register("users-value", ORDER, references=[{"name": "User", "subject": "users-value", "version": 1}])
+    users.back_up("users", registry=registry.url)
+    repo = ["--repo", users.repository.store.url]
+    source = str(users.source.config.bootstrap[0])
+    planned = CliRunner().invoke(app, ["backup", "plan", "--backup", BACKUP, "--bootstrap", source, *repo])
+    assert f"would be read before the commit: the schema registry {registry.url}" in planned.output
+    outline = CliRunner().invoke(app, ["show", BACKUP, *repo])
+    assert "the schema registry is held, as of commit 1 (--registry lists it)" in outline.output
+    listed = CliRunner().invoke(app, ["show", BACKUP, "--registry", *repo])
+    lines = [line.replace("│", " ").split() for line in listed.output.splitlines() if "users-value" in line]
+    assert lines == [["users-value", "1", "1", "AVRO"], ["users-value", "2", "2", "AVRO", "users-value", "1"]]
+    assert "settings of all subjects: BACKWARD, READWRITE" in listed.output

@@ -57,12 +57,13 @@ class UncoveredOffsets:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedHistory:
     """Result of the check of a history. `head` is the newest usable state. `passed_over`: uncovered offsets of commits,
-    and whether the commits promised to account for all offsets. `groups` and `settings` are the snapshots named by
-    commits, with the first commit that names them."""
+    and whether the commits promised to account for all offsets. `groups`, `settings` and `registries` are the snapshots
+    named by commits, with the first commit that names them."""
 
     head: BackupState
     groups: Mapping[str, int]
     settings: Mapping[SnapshotRef, int]
+    registries: Mapping[SnapshotRef, int]
     commits: tuple[CommitDamage, ...]
     catalogs: tuple[ObjectDamage, ...]
     passed_over: tuple[tuple[UncoveredOffsets, bool], ...]
@@ -96,6 +97,7 @@ class _Walk:
     parts: SharedParts = field(default_factory=SharedParts)
     groups: dict[str, int] = field(default_factory=dict)
     settings: dict[SnapshotRef, int] = field(default_factory=dict)
+    registries: dict[SnapshotRef, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sound = BackupState(backup=self.backup.layout.backup)
@@ -123,6 +125,7 @@ class _Walk:
             head=self.sound,
             groups=self.groups,
             settings=self.settings,
+            registries=self.registries,
             commits=tuple(self.commits),
             catalogs=(*self.catalogs, *self._hint()),
             passed_over=tuple(self.passed_over),
@@ -141,6 +144,8 @@ class _Walk:
             self.groups.setdefault(commit.changes.groups, commit.seq)
         if commit.changes.metadata is not None:
             self.settings.setdefault(commit.changes.metadata, commit.seq)
+        if commit.changes.registry is not None:
+            self.registries.setdefault(commit.changes.registry, commit.seq)
 
     def _applied(self, stored: StoredCommit) -> StoredCommit | DamagedCommit:
         if self.folding is not None and stored.commit.previous != self.folding.head_hash:

@@ -2,8 +2,8 @@
 
 Quick: every listed object exists with its recorded size, and the history is whole, from the first commit on. Deep:
 every byte is read again (in Spark) and compared with hash, CRC32C and counts; and the objects besides the data must
-exist and be unchanged: records (of restores, drills, checks and changes to groups) and snapshots (of groups and cluster
-settings).
+exist and be unchanged: records (of restores, drills, checks and changes to groups) and snapshots (of groups, cluster
+settings and schema registries).
 
 No record is needed to restore. An unfinished restore needs its record to continue, a changed group needs it for an
 undo. Objects of earlier versions have no digest: the check reports that nothing vouches for them.
@@ -34,6 +34,7 @@ from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.snapshots.named_object import get_cluster_snapshot
+from offsite.repository.snapshots.registry_snapshot import get_registry_snapshot
 from offsite.repository.state import BackupState
 from offsite.restore.compare.run import CompareResult
 from offsite.stores.store import Store
@@ -397,7 +398,7 @@ class SnapshotDamage:
 def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
     """The damage to snapshots of the newest commit, as far as a look-up shows."""
     head = history.head
-    keys = [head.groups, head.metadata.key if head.metadata else None]
+    keys = [head.groups, *(ref.key if ref else None for ref in (head.metadata, head.registry))]
     problems = {key: _problem(backup.store, key) for key in keys if key is not None}
     return tuple(SnapshotDamage(key=key, problem=why, first_commit=head.seq) for key, why in problems.items() if why)
 
@@ -420,8 +421,9 @@ def _snapshot_damages(store: Store, history: CheckedHistory) -> Iterator[Snapsho
             get_group_snapshot(store, key)
         except DamagedObject as error:
             yield SnapshotDamage(key=key, problem=error.message, first_commit=seq)
-    for ref, seq in history.settings.items():
-        try:
-            get_cluster_snapshot(store, ref)
-        except DamagedObject as error:
-            yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)
+    for refs, get in ((history.settings, get_cluster_snapshot), (history.registries, get_registry_snapshot)):
+        for ref, seq in refs.items():
+            try:
+                get(store, ref)
+            except DamagedObject as error:
+                yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)
