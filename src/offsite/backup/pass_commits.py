@@ -94,6 +94,7 @@ class PassCommits:
         self.explained: dict[RecordedHole, RecordedHole] = {}
         self.checkpoint_problem = self.no_cut = ""
         self.took_s: list[float] = []
+        self._was_interrupted = False
         self._late = LateReads(plan.base, plan.source.tombstones_ms)
         self._plan, self._shared, self._may_go_on = plan, shared, may_go_on
         self._backup, self._memory = shared.backup, shared.memory
@@ -101,7 +102,13 @@ class PassCommits:
     def make(self, committable: Committable, base: BackupState, summary: PassSummary | None) -> BackupState | None:
         """Make a commit of `committable`, found since the previous commit, unless nothing is new. The commit that
         completes the pass also contains the groups and the failed partitions, and is judged by the `summary` of the
-        pass."""
+        pass. An interrupt while the schema registry is read is raised after the commit: the records are copied."""
+        state = self._make(committable, base, summary)
+        if self._was_interrupted:
+            raise KeyboardInterrupt
+        return state
+
+    def _make(self, committable: Committable, base: BackupState, summary: PassSummary | None) -> BackupState | None:
         snapshot, cut, judged = None, None, None
         if summary is not None:
             plan = self._plan
@@ -158,7 +165,11 @@ class PassCommits:
         readings, clock = self._memory.registry, self._shared.clock
         if self._plan.registry is None or not readings.is_due(clock):
             return None
-        return readings.read(self._plan.registry, store=self._backup.store, base=base, clock=clock)
+        try:
+            return readings.read(self._plan.registry, store=self._backup.store, base=base, clock=clock)
+        except KeyboardInterrupt:
+            self._was_interrupted = True
+            return None
 
     def _with_verdict(
         self, changes: CommitChanges, judged: _Judgement, committable: Committable, *, is_last: bool

@@ -69,7 +69,11 @@ def read_registry(
     another meaning."""
     reading = _Reading(client=client, clock=clock or SystemClock(), limit_s=limit_s)
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
-        reading.read(threads)
+        try:
+            reading.read(threads)
+        except KeyboardInterrupt:
+            client.close()  # else the process would wait for a minute for what is under way
+            raise
     return _with_gone(reading.snapshot(), earlier, client.place)
 
 

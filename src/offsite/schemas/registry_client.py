@@ -127,6 +127,8 @@ class RegistryClient:
         self._address, self._limits, self._outage_max_s = address, limits, outage_max_s
         self._clock = clock or SystemClock()
         self._of_thread = threading.local()
+        self._peers: list[HttpPeer] = []
+        self._is_closed = threading.Event()
 
     @property
     def place(self) -> str:
@@ -153,12 +155,23 @@ class RegistryClient:
         content = None if body is None else json.dumps(body).encode()
         request = _Request(method=method, target=f"{target}?{urlencode(query)}" if query else target, body=content)
         backoff = Backoff(self._clock, limit_s=self._outage_max_s)
-        while True:
+        while not self._is_closed.is_set():
             try:
                 return self._read(request, self._ask(request))
             except _LaterError as later:
+                if self._is_closed.is_set():
+                    raise later.error from later
                 backoff.wait(later.error)
-                self._clock.sleep(later.wait_s)
+                for _ in range(later.wait_s):
+                    if not self._is_closed.is_set():
+                        self._clock.sleep(1)
+        raise self._unavailable("is not asked any more")
+
+    def close(self) -> None:
+        """End all requests of all threads, and refuse new ones: they raise `RegistryUnavailable`."""
+        self._is_closed.set()
+        for peer in list(self._peers):
+            peer.hang_up()
 
     def _ask(self, request: _Request) -> HttpAnswer:
         peer = self._peer()
@@ -168,7 +181,7 @@ class RegistryClient:
                 try:
                     return peer.ask(request.method, request.target, headers, request.body)
                 except (OSError, HTTPException) as error:  # closed since the request before: nobody is to blame
-                    if isinstance(error, TimeoutError):
+                    if isinstance(error, TimeoutError) or self._is_closed.is_set():
                         raise
             return peer.ask(request.method, request.target, headers, request.body)
         except SSLCertVerificationError as error:
@@ -219,6 +232,7 @@ class RegistryClient:
         peer: HttpPeer | None = getattr(self._of_thread, "peer", None)
         if peer is None:
             peer = self._of_thread.peer = HttpPeer(self._address.url, tls=self._address.tls, limits=self._limits)
+            self._peers.append(peer)
         return peer
 
     def _headers(self) -> dict[str, str]:

@@ -250,3 +250,17 @@ def test_commands_show_what_would_be_read_and_what_is_held(users: Site, registry
     lines = [line.replace("│", " ").split() for line in listed.output.splitlines() if "users-value" in line]
     assert lines == [["users-value", "1", "1", "AVRO"], ["users-value", "2", "2", "AVRO", "users-value", "1"]]
     assert "settings of all subjects: BACKWARD, READWRITE" in listed.output
+
+
+def test_an_interrupt_while_the_registry_is_read_loses_no_copied_record(
+    users: Site, registry: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RegistryReadings, "read", interrupted)
+    memory = PassMemory()
+    with pytest.raises(KeyboardInterrupt):
+        users.carry_out(users.plan_backup("users", registry=registry.url), memory=memory)
+    (position,) = users.backup.state().positions.values()
+    assert (position.end, users.backup.state().registry, memory.registry.is_behind) == (1, None, True)

@@ -221,6 +221,20 @@ def test_a_slow_registry_ends_the_reading(server: SchemaRegistryServer) -> None:
         read_registry(client_of(server), clock=clock)
 
 
+def test_an_interrupted_reading_ends_all_requests(
+    server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    client = client_of(server)
+    monkeypatch.setattr(client, "get", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read_registry(client)
+    with pytest.raises(RegistryUnavailable, match="is not asked any more"):
+        client.send("GET", "subjects")
+
+
 def test_an_empty_registry_is_read(server: SchemaRegistryServer) -> None:
     snapshot = read(server)
     assert snapshot == replace(RegistrySnapshot(), settings=snapshot.settings)

@@ -78,6 +78,11 @@ class HttpPeer:
         if self._connection is not None:
             self._connection.close()
 
+    def hang_up(self) -> None:
+        """End a request that another thread has under way: there it fails as when the server hangs up."""
+        if self._connection is not None:
+            _hang_up(self._connection.sock)
+
     def _connected(self) -> HTTPConnection:
         if self._connection is None or self._connection.sock is None:
             self._connection = connection = _connection(self._parts, self._tls, self._limits.connect_timeout_s)
