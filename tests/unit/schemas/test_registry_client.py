@@ -194,7 +194,7 @@ def test_a_closed_client_ends_what_is_under_way_and_asks_nothing_more(server: Sc
         may_answer.wait(30)
 
     server.interfere = hold
-    client, errors = client_of(server), list[Exception]()
+    client, errors = RegistryClient(RegistryAddress(url=server.url)), list[Exception]()
 
     def ask() -> None:
         try:

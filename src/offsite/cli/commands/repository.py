@@ -197,7 +197,7 @@ def _render_holes(detail: BackupDetail) -> Iterator[Line]:
         yield f"holes as of commit {detail.commit}; offsite status also counts holes of pinned restore points"
 
 
-def _render_detail(detail: BackupDetail, *, with_settings: bool, with_registry: bool) -> Iterator[Line]:
+def _render_detail(detail: BackupDetail, *, with_settings: bool = False, with_registry: bool = False) -> Iterator[Line]:
     yield from _render_contents(detail)
     if with_settings:
         yield from render_topic_settings(detail.topics)
