@@ -156,20 +156,20 @@ def keep_offsets(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> 
 
 
 def change_beginnings(
-    batch: Buffer, header: BatchHeader, change: Callable[[bytes, bool], bytes | None]
+    batch: Buffer, header: BatchHeader, change: Callable[[int, bytes, bool], bytes | None]
 ) -> tuple[Buffer, int]:
     """The batch (`header.view(data)`) with other first bytes of keys and values, and the number of those changed.
 
-    `change` gets each key (`True`) and value that is not null, and returns its new first bytes, at most as many as it
-    has, or None. So no length in the batch changes: records, offsets, times, headers, producer and codec stay as they
-    are, byte by byte. New are the compressed length and the CRC. Without a change the batch itself is returned. Raises
-    `DamagedBatch`.
+    `change` gets the offset of the record with each key (`True`) and value that is not null, and returns its new first
+    bytes, at most as many as it has, or None. So no length in the batch changes: records, offsets, times, headers,
+    producer and codec stay as they are, byte by byte. New are the compressed length and the CRC. Without a change the
+    batch itself is returned. Raises `DamagedBatch`.
     """
     header.check_is_of(batch)
     body = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:])) + PADDING
     changed, count = bytearray(), 0
-    for position, content, is_key in _fields(body, header):
-        if (beginning := change(content, is_key)) is not None:
+    for offset, position, content, is_key in _fields(body, header):
+        if (beginning := change(offset, content, is_key)) is not None:
             check(len(beginning) <= len(content), "a field would grow")
             changed = changed or bytearray(memoryview(body)[: len(body) - len(PADDING)])
             changed[position : position + len(beginning)] = beginning
@@ -177,10 +177,11 @@ def change_beginnings(
     return (_batch(header, compress(header.codec, changed)), count) if count else (batch, 0)
 
 
-def _fields(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes, bool]]:
-    """Position and content of every key (`True`) and value that is not null; `body` ends with `PADDING`."""
+def _fields(body: bytes, header: BatchHeader) -> Iterator[tuple[int, int, bytes, bool]]:
+    """Offset of the record, position and content of every key (`True`) and value that is not null; `body` ends with
+    `PADDING`."""
     read = varint_reader()
-    for _, _, start, end in _records(body, header):
+    for offset, _, start, end in _records(body, header):
         _, position = read(body, start)
         _, position = read(body, position + 1)  # behind the attributes: the time
         _, position = read(body, position)  # the offset
@@ -189,8 +190,26 @@ def _fields(body: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes, bool
             if position + max(length, 0) > end:
                 raise DamagedBatch(f"a record of the batch at offset {header.base_offset} is damaged inside")
             if length >= 0:
-                yield position, body[position : position + length], is_key
+                yield offset, position, body[position : position + length], is_key
                 position += length
+
+
+def split_to_fit(batch: Buffer, header: BatchHeader, max_bytes: int) -> list[Buffer]:
+    """The batch (`header.view(data)`) if it has at most `max_bytes`; else its records in CreateTime batches of at most
+    `max_bytes`, at their offsets. A batch of one record stays whole, whatever its size."""
+    if len(batch) <= max_bytes or header.record_count <= 1:
+        return [batch]
+    return list(_halves(header, decode(batch, header), max_bytes))
+
+
+def _halves(header: BatchHeader, records: Sequence[Record], max_bytes: int) -> Iterator[Buffer]:
+    middle = len(records) // 2
+    for half in (records[:middle], records[middle:]):
+        encoded = _encode_like(header, half)
+        if len(encoded) <= max_bytes or len(half) == 1:
+            yield encoded
+        else:
+            yield from _halves(header, half, max_bytes)
 
 
 def empty_batch(header: BatchHeader) -> bytearray:

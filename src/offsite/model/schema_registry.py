@@ -90,6 +90,15 @@ class RegistrySnapshot:
             if (schema := self.by_id.get((context_of(version.subject), version.id))) is not None
         }
 
+    @cached_property
+    def subjects(self) -> dict[int, frozenset[str]]:
+        """By id: the subjects that have it, of the default context."""
+        names: dict[int, set[str]] = {}
+        for (subject, _), schema in self.by_version.items():
+            if not schema.context:
+                names.setdefault(schema.id, set()).add(subject)
+        return {schema_id: frozenset(subjects) for schema_id, subjects in names.items()}
+
     def with_references(self, schema: StoredSchema) -> tuple[StoredSchema, ...]:
         """The schemas that `schema` uses, each behind those that it uses itself, and `schema` last. Missing ones and
         circles are left out."""

@@ -68,7 +68,7 @@ class FramedReader:
     def read(self, data: bytes) -> FramedValue | None:
         """The value of `data`; None if it is not framed, has no schema in the registry, or does not fit its schema."""
         schema_id = framed_schema_id(data)
-        schema = None if schema_id is None else self._registry.by_id.get(("", schema_id))
+        schema = None if schema_id is None else self.registry.by_id.get(("", schema_id))
         if schema is None:
             return None
         if schema.kind == AVRO:
@@ -105,14 +105,14 @@ class FramedReader:
         return SchemaName(subject=version.subject, version=version.version, name=type_name)
 
     @cached_property
-    def _registry(self) -> RegistrySnapshot:
+    def registry(self) -> RegistrySnapshot:
         return self._open_registry()
 
     @cached_property
     def _versions(self) -> dict[int, list[SubjectVersion]]:
         versions: dict[int, list[SubjectVersion]] = {}
-        for version in self._registry.versions:
-            schema = self._registry.by_version.get((version.subject, version.version))
+        for version in self.registry.versions:
+            schema = self.registry.by_version.get((version.subject, version.version))
             if schema is not None and not schema.context:
                 versions.setdefault(schema.id, []).append(version)
         return versions
@@ -133,12 +133,12 @@ class FramedReader:
 
     def _parsed(self, schema: StoredSchema) -> Schema | None:
         if schema.id not in self._avro:
-            self._avro[schema.id] = _parse_avro([used.text for used in self._registry.with_references(schema)])
+            self._avro[schema.id] = _parse_avro([used.text for used in self.registry.with_references(schema)])
         return self._avro[schema.id]
 
     def _types(self, schema: StoredSchema) -> ProtobufTypes | None:
         if schema.id not in self._protobuf:
-            self._protobuf[schema.id] = protobuf_types(self._registry, schema)
+            self._protobuf[schema.id] = protobuf_types(self.registry, schema)
         return self._protobuf[schema.id]
 
     def _read_protobuf(self, schema: StoredSchema, data: bytes) -> FramedValue | None:

@@ -8,9 +8,8 @@ Everything else that looks like an id is left as it is, and counted by the reaso
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from offsite.model.schema_registry import RegistrySnapshot, StoredSchema
 from offsite.schemas.framing import PREFIX, FramedReader, framed_schema_id
@@ -23,47 +22,71 @@ NOT_MAPPED = "the target has no such schema"
 @dataclass(slots=True, kw_only=True)
 class IdCounts:
     """`rewritten`: fields whose id was mapped, one that stays the same too. `left`: fields that look framed by an id of
-    the registry, by the reason why they stay. Fields with an id that the registry lacks are not counted."""
+    the registry, by the reason why they stay; `first`: the offset of the first of them. Fields with an id that the
+    registry lacks are not counted."""
 
     rewritten: int = 0
     left: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
 
 
 class TopicIds:
     """The ids in the records of one topic. `topic`: its name at the source, where the subjects are from. `ids`: from
-    ids of `snapshot` to those of the target, of the default context."""
+    ids of `snapshot` to those of the target, of the default context. `reader`: one of `snapshot`, whose parsed schemas
+    may serve several topics. `on_mapped` gets offset, content, whether it is a key, and id of each field whose id is
+    mapped and counted."""
 
-    def __init__(self, snapshot: RegistrySnapshot, topic: str, ids: Mapping[int, int]) -> None:
-        self._snapshot, self._topic = snapshot, topic
-        self._beginnings = {old: PREFIX.pack(0, new) for old, new in ids.items()}
-        self._reader = FramedReader(lambda: snapshot)
+    def __init__(
+        self,
+        snapshot: RegistrySnapshot,
+        topic: str,
+        ids: Mapping[int, int],
+        *,
+        reader: FramedReader | None = None,
+        on_mapped: Callable[[int, bytes, bool, int], None] | None = None,
+    ) -> None:
+        self._snapshot, self._topic, self._ids = snapshot, topic, ids
+        self._on_mapped = on_mapped
+        self._reader = reader or FramedReader(lambda: snapshot)
         self._proven: dict[tuple[int, bool], bool] = {}
         self.counts = IdCounts()
 
-    def __call__(self, content: bytes, is_key: bool) -> bytes | None:  # noqa: FBT001  # as `change_beginnings` calls
+    def __call__(self, offset: int, content: bytes, is_key: bool) -> bytes | None:  # noqa: FBT001  # as `change_beginnings` calls
         """The new first five bytes of a key or value; None for a field that stays as it is."""
-        schema_id = framed_schema_id(content)
-        schema = None if schema_id is None else self._snapshot.by_id.get(("", schema_id))
-        if schema is None:
+        found = self._find(content, is_key=is_key)
+        if found is None:
             return None
-        reason = self._doubt(schema, content, is_key=is_key)
-        if reason:
-            self.counts.left[reason] += 1
-            return None
-        self.counts.rewritten += 1
-        beginning = self._beginnings[schema.id]
-        return None if content.startswith(beginning) else beginning
+        schema, doubt = found
+        if doubt:
+            self.counts.left[doubt] += 1
+            self.counts.first.setdefault(doubt, offset)
+        else:
+            self.counts.rewritten += 1
+            if self._on_mapped is not None:
+                self._on_mapped(offset, content, is_key, schema.id)
+        return self._beginning(schema, doubt, content)
+
+    def uncounted(self, _offset: int, content: bytes, is_key: bool) -> bytes | None:  # noqa: FBT001  # as above
+        """As a call, for a record that does not count."""
+        found = self._find(content, is_key=is_key)
+        return None if found is None else self._beginning(*found, content)
 
     def id_in(self, content: bytes, *, is_key: bool) -> int | None:
         """The id in a key or value, where a subject of the topic and the schema prove it. Counts nothing."""
+        found = self._find(content, is_key=is_key)
+        return found[0].id if found is not None and found[1] in {"", NOT_MAPPED} else None
+
+    def _find(self, content: bytes, *, is_key: bool) -> tuple[StoredSchema, str] | None:
+        """The schema whose id a field begins with, and why the id is not to be changed; empty if it is."""
         schema_id = framed_schema_id(content)
         schema = None if schema_id is None else self._snapshot.by_id.get(("", schema_id))
-        if schema is None or self._doubt(schema, content, is_key=is_key) not in {"", NOT_MAPPED}:
-            return None
-        return schema.id
+        return None if schema is None else (schema, self._doubt(schema, content, is_key=is_key))
+
+    def _beginning(self, schema: StoredSchema, doubt: str, content: bytes) -> bytes | None:
+        beginning = b"" if doubt else PREFIX.pack(0, self._ids[schema.id])
+        return None if content.startswith(beginning) else beginning
 
     def _doubt(self, schema: StoredSchema, content: bytes, *, is_key: bool) -> str:
-        """Why the field is not to be rewritten; empty if it is."""
         place = schema.id, is_key
         if place not in self._proven:
             self._proven[place] = self._has_subject(schema, is_key=is_key)
@@ -71,19 +94,11 @@ class TopicIds:
             return NO_SUBJECT
         if not self._reader.fits(schema, content):
             return NO_FIT
-        return "" if schema.id in self._beginnings else NOT_MAPPED
+        return "" if schema.id in self._ids else NOT_MAPPED
 
     def _has_subject(self, schema: StoredSchema, *, is_key: bool) -> bool:
         """By the strategies of Confluent's serializers: of the topic, of the topic and the type, of the type."""
         name = self._reader.type_of(schema)
         subjects = {f"{self._topic}-{'key' if is_key else 'value'}"}
         subjects |= {name, f"{self._topic}-{name}"} if name else set()
-        return not subjects.isdisjoint(self._subjects.get(schema.id, ()))
-
-    @cached_property
-    def _subjects(self) -> dict[int, set[str]]:
-        subjects: dict[int, set[str]] = {}
-        for (subject, _), schema in self._snapshot.by_version.items():
-            if not schema.context:
-                subjects.setdefault(schema.id, set()).add(subject)
-        return subjects
+        return not subjects.isdisjoint(self._snapshot.subjects.get(schema.id, ()))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -24,7 +23,6 @@ from offsite.model.names import amount
 from offsite.model.schema_registry import (
     AVRO,
     MAX_ID,
-    PROTOBUF,
     RegistrySnapshot,
     SchemaReference,
     StoredSchema,
@@ -34,7 +32,7 @@ from offsite.model.schema_registry import (
 )
 from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.schemas.proto_text import parse_proto
+from offsite.schemas.meaning import meaning_of
 from offsite.schemas.registry_client import RegistryClient
 
 T = TypeVar("T")
@@ -77,6 +75,25 @@ def read_registry(
     return _with_gone(reading.snapshot(), earlier, client.place)
 
 
+def read_versions(
+    client: RegistryClient,
+    places: Iterable[tuple[str, int]],
+    *,
+    clock: Clock | None = None,
+    limit_s: float = READ_LIMIT_S,
+) -> RegistrySnapshot:
+    """The versions at `places` (subject and number) as the registry shows them, the softly deleted too, with their
+    schemas. A version that is not shown is missing. Raises as `read_registry`."""
+    reading = _Reading(client=client, clock=clock or SystemClock(), limit_s=limit_s)
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
+        try:
+            reading.read_places(threads, sorted(places))
+        except KeyboardInterrupt:
+            client.close()
+            raise
+    return reading.snapshot()
+
+
 @dataclass(slots=True, kw_only=True)
 class _Reading:
     """What was read so far: `listed` versions by subject, with those that are deleted; what is `shown` by subject and
@@ -112,6 +129,12 @@ class _Reading:
                 self.listed.setdefault(subject, {}).setdefault(version, False)
         self.settings = list(self._each(threads, self._settings, ("", *subjects)))
 
+    def read_places(self, threads: ThreadPoolExecutor, places: Sequence[tuple[str, int]]) -> None:
+        self.end_s = self.clock.monotonic_s() + self.limit_s
+        for subject, version in places:
+            self.listed.setdefault(subject, {})[version] = False
+        self._take(schema for schema in self._each(threads, self._version, places) if schema is not None)
+
     def snapshot(self) -> RegistrySnapshot:
         schemas: dict[tuple[str, int], StoredSchema] = {}
         for (subject, version), schema in sorted(self.shown.items()):
@@ -138,7 +161,7 @@ class _Reading:
     def _own_settings(self) -> Iterator[SubjectSettings]:
         """The settings of all, and those of subjects that differ: registries show those of all for a subject that has
         none of its own."""
-        of_all, *of_subjects = sorted(self.settings)
+        of_all, *of_subjects = sorted(self.settings) or [SubjectSettings(subject="")]
         inherited = dict(_members(of_all))
         if of_all != (nothing := SubjectSettings(subject="")):
             yield of_all
@@ -325,18 +348,6 @@ def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, pla
                 hint="if another registry took its place, begin a backup of another name",
             )
     return replace(snapshot, schemas=tuple(sorted((*snapshot.schemas, *gone)))) if gone else snapshot
-
-
-def meaning_of(schema: StoredSchema) -> object:
-    """What an id says, to compare: registries write the same JSON with other blanks and other orders of members, and
-    the same Protobuf with other blanks and comments."""
-    text: object = schema.text
-    with suppress(ValueError, RecursionError):
-        if schema.kind == PROTOBUF:
-            text = parse_proto(schema.text, name="").SerializeToString(deterministic=True)
-        else:
-            text = json.loads(schema.text)
-    return schema.kind, text
 
 
 def _members(settings: SubjectSettings) -> Iterator[tuple[str, str]]:

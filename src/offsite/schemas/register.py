@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from offsite.model.errors import BadRegistry
 from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of
@@ -18,6 +19,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
 
 IMPORT = "IMPORT"
+_SUBJECT_SHOWN = 100
 
 
 class IdsNotKept(Exception):
@@ -27,17 +29,25 @@ class IdsNotKept(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """`ids`: from ids of the snapshot to those of the registry. `versions`: likewise, by subject. `refused`: versions
-    that the registry did not take, in sentences."""
+    that the registry did not take, in sentences. `deleted`: versions of the registry that are registered only now, and
+    deleted in the snapshot: see `delete_again`."""
 
     ids: dict[int, int] = field(default_factory=dict)
     versions: dict[tuple[str, int], int] = field(default_factory=dict)
-    refused: tuple[str, ...] = ()
+    refused: list[str] = field(default_factory=list)
+    deleted: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def places(self) -> Iterator[tuple[str, int]]:
+        """Subject and version of each, as the registry counts them."""
+        return ((subject, number) for (subject, _), number in self.versions.items())
 
 
 def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    """Register every version under ids of the registry's own. Raises the errors of `client`, and `BadRegistry` for an
-    answer of another form."""
-    registered, refused = Registered(), list[str]()
+    """Register every version under ids of the registry's own; subjects that it lacks get their compatibility first.
+    Raises the errors of `client`, and `BadRegistry` for an answer of another form."""
+    registered = Registered()
+    _set_compatibility(client, snapshot)
     for version, schema in _in_order(snapshot):
         body = _body(schema, registered)
         look_up = {"deleted": "true"} if version.is_deleted else {}
@@ -45,82 +55,122 @@ def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
         if place is None:
             answer = client.send("POST", "subjects", version.subject, "versions", body=body)
             if not answer.is_well:
-                refused.append(f"version {version.version} of {version.subject!r}: {answer.status}{answer.message}")
+                registered.refused.append(f"{_named(version)}: {answer.status}{answer.message}")
                 continue
             place = _place(client, client.send("POST", "subjects", version.subject, body=body))
         if place is None:
             raise BadRegistry(f"the registry {client.place} does not show what it has just registered")
         registered.versions[version.subject, version.version] = place[1]
         if registered.ids.setdefault(version.id, place[0]) != place[0]:
-            refused.append(f"version {version.version} of {version.subject!r}: it has another id than its schema")
+            registered.refused.append(f"{_named(version)}: it has another id than its schema")
         if version.is_deleted and had is None:
-            client.send("DELETE", "subjects", version.subject, "versions", str(place[1]))
-    return Registered(ids=registered.ids, versions=registered.versions, refused=tuple(refused))
-
-
-def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    """Register every version under its id and number, in subjects that the registry lacks, and set the modes of these
-    subjects as they were. Raises `IdsNotKept` at the first difference; what was registered until then stays, under ids
-    of the registry's own. Raises the errors of `client`, too."""
-    modes = {settings.subject: settings.mode for settings in snapshot.settings}
-    subjects = {version.subject for version, _ in _in_order(snapshot)}
-    for subject in sorted(subjects):
-        if not client.get("subjects", subject, "versions", deleted="true").is_absent:
-            raise IdsNotKept(f"{subject!r} exists already")
-        _check_mode(client, subject)
-    registered = Registered()
-    try:
-        for version, schema in _in_order(snapshot):
-            _import(client, version, schema, registered)
-            registered.ids[version.id] = version.id
-    finally:
-        for subject in sorted(subjects):
-            client.send("PUT", "mode", subject, body={"mode": modes.get(subject) or "READWRITE"})
+            registered.deleted.append((version.subject, place[1]))
     return registered
 
 
-def _check_mode(client: RegistryClient, subject: str) -> None:
+def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
+    """Register every version under its id and number, and set the modes of subjects as they were. A version that is
+    there under its id and number stays, so that a begun import goes on. Raises `IdsNotKept` at the first difference;
+    what was registered until then stays, under ids of the registry's own. Raises the errors of `client`, too."""
+    modes = {settings.subject: settings.mode for settings in snapshot.settings}
+    registered, opened = Registered(), list[str]()
+    _set_compatibility(client, snapshot)
+    is_done = False
+    try:
+        for version, schema in _in_order(snapshot):
+            if not _has(client, version):
+                if version.subject not in opened:
+                    _open_for_import(client, version.subject)
+                    opened.append(version.subject)
+                _import(client, version, schema, registered)
+            registered.ids[version.id] = version.id
+            registered.versions[version.subject, version.version] = version.version
+        is_done = True
+    finally:
+        if not is_done:
+            delete_again(client, registered)
+        for subject in opened:
+            mode = modes.get(subject) if is_done else None
+            client.send("PUT", "mode", subject, body={"mode": mode or "READWRITE"})
+    return registered
+
+
+def delete_again(client: RegistryClient, registered: Registered) -> None:
+    """Delete, softly, what was registered although it was deleted: its id is explained all the same."""
+    for subject, number in registered.deleted:
+        client.send("DELETE", "subjects", subject, "versions", str(number))
+
+
+def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:
+    """A registry without this setting goes without: it may refuse a version then, which is told."""
+    for settings in snapshot.settings:
+        subject = settings.subject
+        if not settings.compatibility or not subject or context_of(subject):
+            continue
+        if client.get("subjects", subject, "versions", deleted="true").is_absent:
+            client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
+
+
+def _open_for_import(client: RegistryClient, subject: str) -> None:
     answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
     if not answer.is_well or not isinstance(answer.value, dict) or answer.value.get("mode") != IMPORT:
-        raise IdsNotKept(f"the registry {client.place} has no mode {IMPORT} ({answer.status})")
+        raise IdsNotKept(f"the registry {client.place} has no mode {IMPORT} for {subject!r} ({answer.status})")
+
+
+def _has(client: RegistryClient, version: SubjectVersion) -> bool:
+    """Whether the registry has the version. What it says is compared when it is read back."""
+    answer = client.get("subjects", version.subject, "versions", str(version.version), deleted="true")
+    place = _place(client, answer)
+    if place is not None and place != (version.id, version.version):
+        raise IdsNotKept(f"{_named(version)} exists already, with id {place[0]}")
+    return place is not None
 
 
 def _import(client: RegistryClient, version: SubjectVersion, schema: StoredSchema, registered: Registered) -> None:
     body = {**_body(schema, registered), "id": version.id, "version": version.version}
     answer = client.send("POST", "subjects", version.subject, "versions", body=body)
     if not answer.is_well:
-        raise IdsNotKept(f"version {version.version} of {version.subject!r}: {answer.status}{answer.message}")
+        raise IdsNotKept(f"{_named(version)}: {answer.status}{answer.message}")
     shown = _place(client, client.get("subjects", version.subject, "versions", str(version.version)))
     if shown != (version.id, version.version):
-        raise IdsNotKept(
-            f"the registry {client.place} has no id {version.id} for version {version.version} of {version.subject!r}"
-        )
-    registered.versions[version.subject, version.version] = version.version
+        raise IdsNotKept(f"the registry {client.place} does not keep id {version.id} of {_named(version)}")
     if version.is_deleted:
-        client.send("DELETE", "subjects", version.subject, "versions", str(version.version))
+        registered.deleted.append((version.subject, version.version))
+
+
+def _named(version: SubjectVersion) -> str:
+    return f"version {version.version} of {version.subject[:_SUBJECT_SHOWN]!r}"
 
 
 def _in_order(snapshot: RegistrySnapshot) -> Iterator[tuple[SubjectVersion, StoredSchema]]:
     """The versions of the default context, each behind those that its schema uses, else by subject and number."""
-    by_place = {(version.subject, version.version): version for version in snapshot.versions}
-    done = set[tuple[str, int]]()
-    for version in sorted(snapshot.versions):
-        pending = [(version.subject, version.version)]
-        while pending:
-            place = pending[-1]
-            schema = snapshot.by_version.get(place)
-            if place in done or schema is None or context_of(place[0]):
+    versions = [version for version in sorted(snapshot.versions) if not context_of(version.subject)]
+    by_place = {(version.subject, version.version): version for version in versions}
+    earlier = {_at(after): _at(before) for before, after in pairwise(versions) if before.subject == after.subject}
+
+    def needed_by(place: tuple[str, int]) -> Iterator[tuple[str, int]]:
+        used = snapshot.by_version[place].references if place in snapshot.by_version else ()
+        yield from (earlier[place],) if place in earlier else ()
+        yield from ((part.subject, part.version) for part in used)
+
+    opened = set[tuple[str, int]]()  # a circle is cut where it was entered
+    for version in versions:
+        pending = [] if _at(version) in opened else [(_at(version), needed_by(_at(version)))]
+        opened.add(_at(version))
+        while pending:  # not by recursion: a chain of strangers may be long
+            place, needed = pending[-1]
+            other = next(needed, None)
+            if other is None:
                 pending.pop()
-                continue
-            earlier = [(place[0], number) for name, number in by_place if name == place[0] and number < place[1]]
-            used = [(part.subject, part.version) for part in schema.references]
-            waiting = [other for other in (*earlier, *used) if other in by_place and other not in {*done, *pending}]
-            if waiting:
-                pending.append(waiting[0])
-                continue
-            pending.pop()
-            done.add(place)
-            yield by_place[place], schema
+                if place in snapshot.by_version:
+                    yield by_place[place], snapshot.by_version[place]
+            elif other in by_place and other not in opened:
+                opened.add(other)
+                pending.append((other, needed_by(other)))
+
+
+def _at(version: SubjectVersion) -> tuple[str, int]:
+    return version.subject, version.version
 
 
 def _body(schema: StoredSchema, registered: Registered) -> dict[str, JsonValue]:

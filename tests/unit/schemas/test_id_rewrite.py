@@ -71,14 +71,14 @@ KEY = framed(4, avro("string", "k"))
 )
 def test_an_id_under_a_subject_of_the_topic_is_rewritten(topic: str, content: bytes, is_key: bool, new_id: int) -> None:
     ids = TopicIds(SNAPSHOT, topic, IDS)
-    assert ids(content, is_key) == framed(new_id, b"")
+    assert ids(0, content, is_key) == framed(new_id, b"")
     assert (ids.counts.rewritten, dict(ids.counts.left)) == (1, {})
 
 
 @pytest.mark.parametrize("topic", ["events", "other"], ids=["topic and type", "type"])
 def test_an_id_that_means_the_same_is_counted_and_stays(topic: str) -> None:
     ids = TopicIds(SNAPSHOT, topic, IDS)
-    assert ids(EVENT, False) is None
+    assert ids(0, EVENT, False) is None
     assert ids.counts.rewritten == 1
 
 
@@ -97,20 +97,20 @@ def test_an_id_that_means_the_same_is_counted_and_stays(topic: str) -> None:
 )
 def test_what_only_looks_like_an_id_stays_and_is_counted(topic: str, content: bytes, is_key: bool, reason: str) -> None:
     ids = TopicIds(SNAPSHOT, topic, IDS)
-    assert ids(content, is_key) is None
+    assert ids(0, content, is_key) is None
     assert (ids.counts.rewritten, dict(ids.counts.left)) == (0, {reason: 1})
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"\0\0\0\0\1", b"\1\0\0\0\1a", framed(99, b"a"), b"text"])
 def test_other_bytes_are_none_of_a_registry(content: bytes) -> None:
     ids = TopicIds(SNAPSHOT, "orders", IDS)
-    assert ids(content, False) is None
+    assert ids(0, content, False) is None
     assert (ids.counts.rewritten, dict(ids.counts.left)) == (0, {})
 
 
 def test_a_schema_that_the_target_lacks_is_counted() -> None:
     ids = TopicIds(SNAPSHOT, "orders", {})
-    assert ids(ORDER, False) is None
+    assert ids(0, ORDER, False) is None
     assert dict(ids.counts.left) == {NOT_MAPPED: 1}
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from offsite.model.schema_registry import RegistrySnapshot
+from offsite.model.errors import BadRegistry
+from offsite.model.schema_registry import RegistrySnapshot, SchemaReference, StoredSchema, SubjectVersion
 from offsite.schemas.read_registry import read_registry
-from offsite.schemas.register import IdsNotKept, register, register_same_ids
+from offsite.schemas.register import IdsNotKept, Registered, _in_order, delete_again, register_same_ids
+from offsite.schemas.register import register as register_only
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 from tests.schema_registry import SchemaRegistryServer, serving
 
@@ -23,6 +25,13 @@ def target() -> Iterator[SchemaRegistryServer]:
 
 def client_of(server: SchemaRegistryServer) -> RegistryClient:
     return RegistryClient(RegistryAddress(url=server.url))
+
+
+def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
+    """Register, and delete again what was deleted."""
+    registered = register_only(client, snapshot)
+    delete_again(client, registered)
+    return registered
 
 
 def avro(name: str) -> str:
@@ -51,7 +60,7 @@ def test_an_import_keeps_ids_versions_deletions_and_modes(
     target: SchemaRegistryServer, snapshot: RegistrySnapshot
 ) -> None:
     target.register("mine", avro("Mine"))
-    register_same_ids(client_of(target), snapshot)
+    delete_again(client_of(target), register_same_ids(client_of(target), snapshot))
     copied = read_registry(client_of(target))
     assert set(snapshot.schemas) <= set(copied.schemas)
     assert set(snapshot.versions) <= set(copied.versions)
@@ -64,7 +73,7 @@ def test_taken_ids_are_mapped(target: SchemaRegistryServer, snapshot: RegistrySn
         target.register("taken", avro(f"Taken{number}"))
     target.register("s99", avro("Before"))
     registered = register(client_of(target), snapshot)
-    assert registered.refused == ()
+    assert registered.refused == []
     assert min(registered.ids.values()) > 150
     copied = read_registry(client_of(target))
     assert meanings(snapshot, registered.ids) <= meanings(copied, {})
@@ -110,12 +119,68 @@ def test_a_registry_that_keeps_no_ids_is_found_out(
         register_same_ids(client_of(target), snapshot)
 
 
-def test_a_subject_that_exists_is_not_imported_into(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+def test_a_subject_that_exists_with_other_ids_is_not_imported_into(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot
+) -> None:
     target.register("s98", avro("Mine"))
-    before = {subject: list(versions) for subject, versions in target.subjects.items()}
-    with pytest.raises(IdsNotKept, match="'s98' exists already"):
+    with pytest.raises(IdsNotKept, match="version 1 of 's98' exists already, with id 1"):
         register_same_ids(client_of(target), snapshot)
-    assert {subject: list(versions) for subject, versions in target.subjects.items()} == before
+    assert list(target.subjects["s98"]) == [1]
+    assert set(target.modes.values()) == {"READWRITE"}, "no subject stays open for imports"
+
+
+@pytest.mark.parametrize("after", [0, 1, 30, 62])
+def test_an_import_that_was_killed_goes_on(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, after: int
+) -> None:
+    registrations = 0
+
+    def kill(method: str, path: str) -> tuple[int, bytes, dict[str, str]] | None:
+        nonlocal registrations
+        registrations += method == "POST" and path.endswith("/versions")
+        return (418, b"", {}) if registrations > after else None
+
+    target.interfere = kill
+    with pytest.raises((IdsNotKept, BadRegistry)):
+        register_same_ids(client_of(target), snapshot)
+    target.interfere = lambda _method, _path: None
+    for subject, mode in list(target.modes.items()):  # its last requests were not sent either
+        target.modes[subject] = "IMPORT" if subject in target.subjects and mode == "READWRITE" else mode
+    delete_again(client_of(target), register_same_ids(client_of(target), snapshot))
+    copied = read_registry(client_of(target))
+    assert set(snapshot.schemas) <= set(copied.schemas)
+    assert {(v.subject, v.version, v.id) for v in snapshot.versions} == {
+        (v.subject, v.version, v.id) for v in copied.versions
+    }
+
+
+def test_a_subject_that_is_new_gets_its_compatibility_first(target: SchemaRegistryServer) -> None:
+    with serving(SchemaRegistryServer()) as server:
+        for name in ("orders-value", "notes-value"):
+            server.register(name, avro("A"))
+            server.config[name] = {"compatibilityLevel": "NONE"}
+        snapshot = read_registry(client_of(server))
+    target.register("notes-value", avro("Mine"))
+    register(client_of(target), snapshot)
+    assert target.config == {"": {"compatibilityLevel": "BACKWARD"}, "orders-value": {"compatibilityLevel": "NONE"}}
+    first = next(method for method, path, _ in target.asked if "orders-value" in path and method in {"PUT", "POST"})
+    assert first == "PUT"
+
+
+def test_a_chain_of_references_of_any_length_is_ordered(target: SchemaRegistryServer) -> None:
+    """Also where one refers to the next in a circle."""
+    count = 3_000
+    versions = [SubjectVersion(subject=f"s{n:05}", version=1, id=n) for n in range(count)]
+    schemas = [
+        StoredSchema(id=n, kind="JSON", text=str(n), references=(reference(f"s{(n + 1) % count:05}"),))
+        for n in range(count)
+    ]
+    ordered = [version.id for version, _ in _in_order(RegistrySnapshot(schemas=(*schemas,), versions=(*versions,)))]
+    assert ordered == list(range(count - 1, -1, -1))
+
+
+def reference(subject: str) -> SchemaReference:
+    return SchemaReference(name=subject, subject=subject, version=1)
 
 
 def test_a_version_that_is_refused_is_named(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
@@ -124,4 +189,4 @@ def test_a_version_that_is_refused_is_named(target: SchemaRegistryServer, snapsh
         return (409, b'{"message": "incompatible"}', {}) if is_it else None
 
     target.interfere = refuse
-    assert register(client_of(target), snapshot).refused == ("version 1 of 'other': 409 (incompatible)",)
+    assert register(client_of(target), snapshot).refused == ["version 1 of 'other': 409 (incompatible)"]
