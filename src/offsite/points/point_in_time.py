@@ -25,6 +25,7 @@ from offsite.model.selection import TopicSelection
 from offsite.model.topic_choices import PartitionSelection
 from offsite.points.incarnations import IncarnationSummary, drop_other_incarnations
 from offsite.points.point_cut import AS_COPIED, PointCut
+from offsite.points.record_rewrite import RecordRewrite
 from offsite.repository.commit import RecordedHole, TopicShape
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
@@ -186,7 +187,7 @@ class PartitionChain:
     With `until_ms` (epoch ms), only records with an equal or earlier time. With `left_out` the chain is read as a
     consistent cut: undecided records are left out for consumers of every isolation, and transactions with commit
     markers at the offsets of `left_out` (rising) count as aborted. None: read as copied. `hole_starts` (rising): where
-    the backup lacks offsets between its segments.
+    the backup lacks offsets between its segments. `rewrite`: how a restore changes the records; None: not at all.
     """
 
     source: PartitionId
@@ -195,6 +196,7 @@ class PartitionChain:
     until_ms: int | None = None
     left_out: tuple[int, ...] | None = None
     hole_starts: tuple[int, ...] = ()
+    rewrite: RecordRewrite | None = None
 
     @property
     def raw_bytes(self) -> int:

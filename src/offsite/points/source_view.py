@@ -1,7 +1,8 @@
 """The records of one partition of a backup that belong to a restore: the one reading for both the copy and the proof.
 
 Reads the segments in order. Leaves out control batches, aborted data, data undecided at the restore point or left out
-by a consistent cut, records outside of the bounds, and batches that an overlapping segment brought already. Bounds are
+by a consistent cut, records outside of the bounds, and batches that an overlapping segment brought already. What a
+restore changes in the records of a chain is changed here (`rewritten`), for the copy and the proof alike. Bounds are
 offsets, and times of records. Nearly every batch lies wholly on one side, and its header decides. Times need not rise
 with offsets, nor inside a batch, and a header holds only the latest time: the rest is decided record by record.
 """
@@ -14,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from offsite.engine.meter import count_items
-from offsite.log.batch import BatchHeader
+from offsite.log.batch import BatchHeader, scan
 from offsite.log.committed_view import CommittedView, abort_left_out, sees_uncommitted
 from offsite.log.markers import Marker, with_hole_starts
 from offsite.log.records.batch_records import decode, iterate
@@ -23,6 +24,7 @@ from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
 from offsite.model.units import KIB
 from offsite.points.point_in_time import PartitionChain
+from offsite.points.record_rewrite import Rewriting
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
@@ -88,12 +90,37 @@ class VisibleBatch(NamedTuple):
         return filter(self.record_bounds.takes, iterate(self.header.view(self.data), self.header))
 
 
+def begin_rewriting(partition: PartitionChain, *, proves: bool = False) -> Rewriting | None:
+    """A reading that changes the records of the chain; None where they stay as they are. `proves`: see
+    `RecordRewrite`."""
+    return None if partition.rewrite is None else partition.rewrite.begin(partition.source, proves=proves)
+
+
+def rewritten(batches: Iterator[VisibleBatch], rewriting: Rewriting | None) -> Iterator[VisibleBatch]:
+    """The batches as a restore writes them: the very iterator where nothing changes."""
+    return batches if rewriting is None else _rewritten(batches, rewriting)
+
+
+def _rewritten(batches: Iterable[VisibleBatch], rewriting: Rewriting) -> Iterator[VisibleBatch]:
+    for batch in batches:
+        if batch.header.is_control:
+            yield batch
+            continue
+        counted = None if batch.record_bounds.takes_all(batch.header) else batch.records()
+        changed = rewriting.change(batch.header.view(batch.data), batch.header, counted)
+        if changed is None:
+            yield batch
+        else:
+            yield from (VisibleBatch(part, scan(part)[0], batch.record_bounds) for part in changed)
+
+
 class SourceView:
     """The batches of `partition` to restore. `read_committed`: the view of a consumer of this isolation at the end of
-    the partition."""
+    the partition. `proves`: see `RecordRewrite`."""
 
-    def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool) -> None:
+    def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool, proves: bool = False) -> None:
         self._partition = partition
+        self.rewriting = begin_rewriting(partition, proves=proves)
         self._store = store
         sees_all = not read_committed and partition.left_out is None
         self._committed = None if sees_all else committed_view(partition, store, keep_aborted=not read_committed)
@@ -110,6 +137,9 @@ class SourceView:
     def batches(self, *, start: int = 0, end: int | None = None) -> Iterator[VisibleBatch]:
         """The batches with a base offset in `[start, end)`, all by default, in offset order, once: the next range must
         begin at the end of the last. Raises `DamagedObject`, and the errors of the store."""
+        return rewritten(self._stored_batches(start, end), self.rewriting)
+
+    def _stored_batches(self, start: int, end: int | None) -> Iterator[VisibleBatch]:
         end = self._partition.end if end is None else min(end, self._partition.end)
         for segment in self._partition.segments:
             low, high = max(start, segment.lowest_offset), min(end, segment.end)
@@ -214,6 +244,10 @@ def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch
     with control batches and aborted data. A restore reads through `SourceView` instead, without data invisible to
     consumers. Batches of an overlapping segment do not count twice. Raises `DamagedObject`, and the errors of the
     store."""
+    return rewritten(_stored_log(partition, store), begin_rewriting(partition))
+
+
+def _stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:
     taken_to = 0
     for segment in partition.segments:
         low, high = segment.lowest_offset, min(partition.end, segment.end)

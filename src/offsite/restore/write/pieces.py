@@ -17,11 +17,17 @@ from typing import NamedTuple, TypeAlias
 from offsite.engine.meter import count_items
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import parse_control_marker
-from offsite.log.records.batch_records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.model.units import MIB
 from offsite.points.point_in_time import PartitionChain
-from offsite.points.source_view import RecordBounds, committed_view, undecided_batches
+from offsite.points.source_view import (
+    RecordBounds,
+    VisibleBatch,
+    begin_rewriting,
+    committed_view,
+    rewritten,
+    undecided_batches,
+)
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
@@ -80,6 +86,7 @@ class SourcePieces:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store)
+        self.rewriting = begin_rewriting(partition)
         self._left_out = frozenset(partition.left_out or ())
         self._last_undecided: dict[tuple[int, int], int] | None = None
         self._start = log_start(partition)
@@ -125,11 +132,13 @@ class SourcePieces:
                 committed = marker.kind == "commit" and offset not in self._left_out
                 yield TransactionEnd(offset, offset + 1, header.producer_id, committed=committed)
             return
-        self._count(data, header, low)
-        if self._committed.is_undecided(header):
-            yield from self._undecided(data, header, low)
-        else:
-            yield from self._data(data, header, low, self._partition.end)
+        stored = VisibleBatch(data, header, RecordBounds(max(self._start, low), self._partition.end))
+        for batch in rewritten(iter((stored,)), self.rewriting):
+            self._count(batch)
+            if self._committed.is_undecided(batch.header):
+                yield from self._undecided(batch.data, batch.header, low)
+            else:
+                yield from self._data(batch.data, batch.header, low, self._partition.end)
 
     def _data(self, data: memoryview, header: BatchHeader, low: int, end: int) -> Iterator[DataPiece]:
         producer_id = header.producer_id if header.is_transactional else None
@@ -155,12 +164,11 @@ class SourcePieces:
         undecided = undecided_batches(self._partition, self._store, view, start=start)
         return {(header.producer_id, view.stretch_index(header)): min(header.last_offset, most) for header in undecided}
 
-    def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
-        record_bounds = RecordBounds(max(self._start, low), self._partition.end)
-        records = header.record_count
-        if not record_bounds.takes_all(header):
-            records = sum(map(record_bounds.takes, iterate(header.view(data), header)))
-        if self._committed.is_visible(header):
+    def _count(self, batch: VisibleBatch) -> None:
+        records = batch.header.record_count
+        if not batch.record_bounds.takes_all(batch.header):
+            records = sum(1 for _ in batch.iterate())
+        if self._committed.is_visible(batch.header):
             self.visible_records += records
         else:
             self.invisible_records += records
