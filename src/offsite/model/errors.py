@@ -595,6 +595,13 @@ class RestoreRefused(Refused):
     id = "OFF-1421"
 
 
+class SchemasRefused(Refused):
+    """The schema registry of the target does not take the schemas of the backup as the restore needs them, or gives one
+    of their ids another meaning than the restore found. No record was written since."""
+
+    id = "OFF-1423"
+
+
 # -- KafkaUnavailable --------------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,31 @@ class CutChoice(StrEnum):
 CutText = Literal["auto", "consistent", "as-copied"]
 
 
+class SchemaIdsChoice(StrEnum):
+    """What a restore does where ids of schemas in records mean something else at the registry of the target: register
+    the schemas under their ids, or under other ids and change the records, or leave everything. Auto: the first of
+    these that is possible, if a registry is named."""
+
+    AUTO = "auto"
+    KEEP = "keep"
+    REWRITE = "rewrite"
+    LEAVE = "leave"
+    DEFAULT = AUTO
+
+
+SchemaIdsText = Literal["auto", "keep", "rewrite", "leave"]
+
+
+class SchemaIdsWay(StrEnum):
+    """What a restore does with ids of schemas, decided: nothing, because they mean the `same` at the target, or as the
+    choices say."""
+
+    SAME = "same"
+    KEEP = "keep"
+    REWRITE = "rewrite"
+    LEAVE = "leave"
+
+
 class StampForm(StrEnum):
     """How applications that stamp records learn of a checkpoint: by markers in their topics, or by the control topic
     alone, with an acknowledgement of every application."""

@@ -222,6 +222,11 @@ class OffsetsVerdict:
     reason: str
     partitions: tuple[PreservedPartition, ...]
 
+    def with_chains(self, change: Callable[[PartitionChain], PartitionChain]) -> OffsetsVerdict:
+        """The verdict with `change` of each chain in its place."""
+        parts = [(kept, replace(kept.partition, chain=change(kept.partition.chain))) for kept in self.partitions]
+        return replace(self, partitions=tuple(replace(kept, partition=partition) for kept, partition in parts))
+
     @property
     def extra_s(self) -> float:
         """Additional seconds for the offsets of the topic, with a few partitions at the same time."""

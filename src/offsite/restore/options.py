@@ -24,6 +24,8 @@ from offsite.model.options import (
     Option,
     RetentionMode,
     RetentionText,
+    SchemaIdsChoice,
+    SchemaIdsText,
     parse_choice,
     with_defaults,
 )
@@ -174,6 +176,16 @@ class RestoreWords(PointWords, total=False):
         Sequence[str] | None,
         Option("Consumer groups to set at the end: all, none, or patterns [default: none; see: offsite groups]."),
     ]
+    schema_ids: Annotated[
+        SchemaIdsText,
+        Option(
+            "Schema ids in keys and values, where the registry of --registry gives them another meaning: keep = the "
+            "schemas are registered there under their ids; rewrite = they are registered under other ids, and the ids "
+            "in records are changed; leave = neither. auto: the first of these that is possible, if a registry is "
+            "named.",
+            SchemaIdsChoice.DEFAULT,
+        ),
+    ]
     resume: Annotated[
         str | None,
         Option(
@@ -250,6 +262,7 @@ def parse_restore(options: RestoreWords) -> RestoreRequest:
         groups=parse_groups(words["groups"] or [NONE]),
         resume=words["resume"],
         records=words["records"],
+        schema_ids=parse_choice(SchemaIdsChoice, words["schema_ids"]),
     )
 
 

@@ -27,6 +27,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
     without_last_steps,
 )
+from offsite.repository.restores.schema_ids import get_schema_ids
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.restore.groups_outlook import GroupOutlook, foresee_groups, unrequested_share_groups
@@ -41,7 +42,7 @@ from offsite.restore.offsets import (
 )
 from offsite.restore.preflight import check_settings, raise_problems, read_circumstances
 from offsite.restore.request import RestoreRequest, encode_request
-from offsite.restore.schema_ids import SchemaIds, foresee_schema_ids
+from offsite.restore.schema_ids import PlannedRegistry, SchemaIds, SchemaIdsRules
 from offsite.restore.set_aside import with_originals
 from offsite.restore.target_topics import read_targets
 from offsite.restore.unfinished_aside import UnfinishedRestore, began_here, unfinished_asides
@@ -57,7 +58,8 @@ class PlannedRestore:
     """A decided restore: nothing was touched yet. `record`: of an unfinished restore to continue, else new; `resumes`
     tells which. `unfinished`: further restores into this cluster with settings set aside. `outlook`: where the
     requested groups will continue. `group_note`: the share groups that nobody requested; empty without any.
-    `schema_ids`: the topics with ids of a schema registry."""
+    `schema_ids`: the topics with ids of a schema registry, and what is done about the ids; `registry`: that of the
+    target, if it is named."""
 
     backup: Backup
     record: RestoreRecord
@@ -71,6 +73,7 @@ class PlannedRestore:
     outlook: GroupOutlook | None = None
     group_note: str = ""
     schema_ids: SchemaIds = field(default_factory=SchemaIds)
+    registry: PlannedRegistry | None = None
 
     @property
     def adopts(self) -> bool:
@@ -91,12 +94,13 @@ def prepare_restore(
 ) -> PlannedRestore:
     """The decided restore; changes nothing. Looks for an unfinished restore of the same request, begun by this
     installation or named by the request, and plans to continue at the commit of its begin. If none of its target topics
-    exists any more, plans a new restore instead. `registry`: that of the target, to compare schema ids.
+    exists any more, plans a new restore instead. `registry`: that of the target, where schemas are brought to.
 
     Raises `NoSuchRestorePoint`, `NoSuchRestore` for an unknown restore named by the request, `CommitsGone`, and the
-    errors of `plan_restore`, `check_readable` and `foresee_schema_ids`; `RestoreRefused` for a place unfit for records
-    of this backup.
+    errors of `plan_restore`, `check_readable` and `SchemaIdsRules.foresee`; `RestoreRefused` for a place unfit for
+    records of this backup.
     """
+    request = replace(request, registry="" if registry is None else registry.url)
     if request.records is not None:
         backup = backup.with_records_at(open_store(request.records))
     situation = _Situation.read(backup, admin, request)
@@ -120,6 +124,7 @@ def prepare_restore(
         settings=with_originals(settings, existing, asides),
         preserved=tuple(sorted(verdict.target for verdict in offsets if verdict.preserve)),
     )
+    schema_ids, planned_registry = situation.schema_ids(plan, registry)
     return PlannedRestore(
         backup=backup,
         record=record,
@@ -132,12 +137,8 @@ def prepare_restore(
         unfinished=asides,
         outlook=foresee_groups(backup, record, plan, request.groups, admin.groups),
         group_note=unrequested_share_groups(backup, point.commit, names, request.groups),
-        schema_ids=foresee_schema_ids(
-            backup,
-            plan,
-            is_other_cluster=backup.descriptor.cluster_id != situation.cluster_id,
-            registry=registry,
-        ),
+        schema_ids=schema_ids,
+        registry=planned_registry,
     )
 
 
@@ -214,6 +215,23 @@ class _Situation:
             return (), ()
         circumstances = read_circumstances(self.admin, self.request, now_ms=self.now_ms)
         return check_settings(self.admin, plan.topics, existing, circumstances)
+
+    def schema_ids(
+        self, plan: RestorePlan, registry: RegistryAddress | None
+    ) -> tuple[SchemaIds, PlannedRegistry | None]:
+        """What the restore does with ids of schemas; an earlier run of the same restore may have decided it."""
+        stored = None
+        if self.unfinished is not None:
+            layout = RestoreLayout(backup=self.backup.layout, restore=self.unfinished.restore)
+            stored = get_schema_ids(self.backup.record_store, layout)
+        rules = SchemaIdsRules(
+            backup=self.backup,
+            choice=self.request.schema_ids,
+            registry=registry,
+            is_other_cluster=self.backup.descriptor.cluster_id != self.cluster_id,
+            stored=None if stored is None else stored[0],
+        )
+        return rules.foresee(plan)
 
     def refuse(self, problems: Sequence[OffsiteError], existing: Sequence[TargetTopic]) -> None:
         """Raise all of `problems` as one error; for a continued restore, they were asked before."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from offsite.model.options import CutChoice, OffsetsMode, RetentionMode
+from offsite.model.options import CutChoice, OffsetsMode, RetentionMode, SchemaIdsChoice
 from offsite.model.selection import NO_GROUPS, GroupPatterns, TopicSelection, join_patterns
 from offsite.model.topic_choices import PartitionCounts, Renames
 from offsite.points.restore_point import PointRequest
@@ -22,8 +22,9 @@ class RestoreRequest(PointRequest):
     `metadata` names the cluster settings to set on the target (`acls`, `quotas`, `groups`, `brokers`), `retention` the
     handling of a retention that would delete restored records (see `RetentionMode`), `groups` the consumer groups to
     put in place at the end, `resume` an unfinished restore of this very request, begun by another installation, to
-    continue, `records` the place of the restore's records, if not with the backup. `encode_request` must encode every
-    field, as comparable text.
+    continue, `records` the place of the restore's records, if not with the backup. `registry` is the address of the
+    target's schema registry, empty without one, and `schema_ids` what happens to ids in records. `encode_request` must
+    encode every field, as comparable text.
     """
 
     repartition: PartitionCounts = field(default_factory=PartitionCounts)
@@ -35,6 +36,8 @@ class RestoreRequest(PointRequest):
     groups: GroupPatterns = NO_GROUPS
     resume: str | None = None
     records: str | None = None
+    registry: str = ""
+    schema_ids: SchemaIdsChoice = SchemaIdsChoice.DEFAULT
 
 
 def encode_request(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
@@ -51,7 +54,9 @@ def _text(value: object) -> str:
     match value:
         case None | False:
             return ""
-        case CutChoice() if value is CutChoice.AUTO:  # not requested: restores of earlier versions are still found
+        case CutChoice() | SchemaIdsChoice() if (
+            value == "auto"
+        ):  # not requested: restores of earlier versions are still found
             return ""
         case TopicSelection(include=include, exclude=exclude):
             return join_patterns([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])

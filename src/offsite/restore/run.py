@@ -1,4 +1,5 @@
-"""Carries out a restore plan: make the topics, write every partition as one chain, prove, set the topics up, report.
+"""Carries out a restore plan: bring schemas to a registry, make the topics, write every partition as one chain, prove,
+set the topics up, report.
 
 The order makes every crash harmless: the plan is recorded before anything is touched. The same command finds the
 record, sees the progress in the target, and continues.
@@ -30,6 +31,7 @@ from offsite.restore.compare.target import RestoredMaps
 from offsite.restore.lease import hold_restore_lease
 from offsite.restore.offsets import OffsetsVerdict
 from offsite.restore.plan import PlannedRestore
+from offsite.restore.registration import bring_schemas
 from offsite.restore.result import RestoreResult, restore_result
 from offsite.restore.set_aside import set_settings_aside
 from offsite.restore.target_topics import RestoreSite, finish_topics
@@ -71,6 +73,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     prepare_records(backup)
     with hold_restore_lease(backup, record, take_over=take_over, adopts=prepared.adopts) as lease:
+        prepared = bring_schemas(prepared, cluster.admin, lease)
         site = RestoreSite(ends=ends, cluster=cluster, runner=runner, lease=lease)
         result, outcome = _written_and_set_up(prepared, site, verify=verify, on_progress=on_progress, on_proof=on_proof)
         # Last: until the outcome is stored, the same command continues this restore.

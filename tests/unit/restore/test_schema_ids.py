@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import fastavro
 import pytest
@@ -49,8 +50,8 @@ def backed_up(site: Site, registry: str = "", **topics: list[bytes | None]) -> N
     site.back_up(*topics, registry=registry or None)
 
 
-def planned(site: Site, there: SchemaRegistryServer | None = None) -> SchemaIds:
-    return site.plan_restore(registry=None if there is None else RegistryAddress(url=there.url)).schema_ids
+def planned(site: Site, there: SchemaRegistryServer | None = None, **words: Any) -> SchemaIds:
+    return site.plan_restore(registry=None if there is None else RegistryAddress(url=there.url), **words).schema_ids
 
 
 def test_topics_with_ids_are_named_and_others_are_not(site: Site, registry: SchemaRegistryServer) -> None:
@@ -119,9 +120,10 @@ def test_ids_that_mean_something_else_there_are_named_with_their_topics(
     for number in range(7):
         there.register(f"s{number}", json.dumps({**ITEM, "name": f"Other{number}"}))
     there.register("notes-value", '{"title":"Note"}', schemaType="JSON")
-    first, second = planned(site, there).notes
+    first, second, third = planned(site, there, schema_ids="leave").notes
     assert first == f"1 of 2 schema ids of the backup mean something else at {there.url}, or nothing: 7"
-    assert second.startswith("schema ids are in the records of orders (values 7): ")
+    assert second == "schema ids stay as they are: --schema-ids leave"
+    assert third.startswith("schema ids are in the records of orders (values 7): ")
 
 
 def test_a_schema_that_is_used_counts_as_well(

@@ -1,4 +1,4 @@
-"""The keys of one restore: record, leases, attempts, offset maps, report."""
+"""The keys of one restore: record, leases, attempts, offset maps, schema ids, report."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ class RestoreLayout:
     def aside_key(self, number: int) -> str:
         """The key of the set-aside settings. `number` counts, from 1, the changes of these settings."""
         return f"{self.prefix}aside{'' if number == 1 else f'-{number}'}.json"
+
+    @property
+    def schema_ids_key(self) -> str:
+        return f"{self.prefix}schema-ids.json"
+
+    def schemas_key(self, attempt: str) -> str:
+        """The key of schemas that `schema-ids.json` names. `attempt`: random, since a crash may leave one unnamed."""
+        return f"{self.prefix}schemas/{attempt}.json"
 
     @property
     def report_key(self) -> str:

@@ -10,7 +10,7 @@ partition: its remaining partitions are reported as not tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -153,7 +153,8 @@ def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[Parti
     target = TargetView(
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
     )
-    expected, map_proof = _expected(task, ends), _map_proof(task, ends)
+    view = _source_view(task, ends)
+    expected, map_proof = _expected(task, ends, view), _map_proof(task, ends)
     later = _Later(task, read)
     with closing(target.batches()) as target_batches:
         compared = RecordComparator(
@@ -166,7 +167,13 @@ def _compare(task: ProofTask, ends: ProofEnds, read: RangeReader) -> tuple[Parti
     if later.holes:
         compared = _with_unknown(compared, later.holes)
     difference = compared.difference or (None if map_proof is None else map_proof.difference)
-    return replace(compared, difference=difference), tuple(target.holes)
+    return replace(compared, difference=difference or finding_of((view,))), tuple(target.holes)
+
+
+def finding_of(views: Iterable[SourceView | None]) -> RecordDifference | None:
+    """The first changed record that does not mean what it meant (see `RecordRewrite`)."""
+    rewritings = (view.rewriting for view in views if view is not None)
+    return next((rewriting.finding for rewriting in rewritings if rewriting and rewriting.finding), None)
 
 
 class _Later:
@@ -249,13 +256,17 @@ def _from(task: ProofTask, start: int) -> ProofTask:
     )
 
 
-def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
+def _source_view(task: ProofTask, ends: ProofEnds) -> SourceView | None:
+    """The view of the backup that a restore took; None where the whole log is compared, or nothing is expected."""
+    if task.whole_log or not task.partition.segments:
+        return None
+    return SourceView(task.partition, ends.store, read_committed=task.read_committed, proves=True)
+
+
+def _expected(task: ProofTask, ends: ProofEnds, view: SourceView | None) -> Iterator[VisibleBatch]:
     if not task.partition.segments:
         return iter(())
-    if task.whole_log:
-        batches = stored_log(task.partition, ends.store)
-    else:
-        batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
+    batches = stored_log(task.partition, ends.store) if view is None else view.batches()
     if task.skip_below:
         batches = _from_offset(batches, task.skip_below)
     return _after_records(batches, task.skip_records) if task.skip_records else batches

@@ -16,7 +16,7 @@ from offsite.log.difference import RecordDifference, first_difference, index_of_
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 from offsite.points.source_view import SourceView
-from offsite.restore.compare.partition import ProofEnds, target_reader, with_holes
+from offsite.restore.compare.partition import ProofEnds, finding_of, target_reader, with_holes
 from offsite.restore.compare.records import PartitionProof
 from offsite.restore.compare.target import TargetView
 from offsite.restore.write.plan import Repartition
@@ -48,7 +48,7 @@ def repartition_proof_tasks(
 def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[PartitionProof, ...]:
     """One proof per target partition of the task, without a digest. Raises as `prove_partition`."""
     plan = task.repartition
-    views = [SourceView(source, ends.store, read_committed=task.read_committed) for source in plan.sources]
+    views = [SourceView(source, ends.store, read_committed=task.read_committed, proves=True) for source in plan.sources]
     read, place = target_reader(shared_router(ends.kafka)), partition_chooser(plan)
     with ExitStack() as stack:
         comparisons: dict[int, _PartitionComparison] = {}
@@ -60,7 +60,9 @@ def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[P
             for record in batch.records():
                 if (comparison := comparisons.get(place(record))) is not None:
                     comparison.expect(record)
-        return tuple(comparisons[target.partition].proof(exact=ends.exact) for target in task.targets)
+        proofs = [comparisons[target.partition].proof(exact=ends.exact) for target in task.targets]
+    first = replace(proofs[0], difference=proofs[0].difference or finding_of(views))  # it is of a source partition
+    return (first, *proofs[1:])
 
 
 def _records(view: TargetView) -> Generator[Record, None, None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from offsite.engine.runner import OnProgress, Runner
 from offsite.kafka.admin import ClusterAdmin
@@ -53,6 +52,7 @@ from offsite.restore.compare.topics import (
     log_extents,
     same_topics,
 )
+from offsite.restore.rewritten_ids import stored_rewrite
 from offsite.restore.write.plan import Repartition
 
 
@@ -299,7 +299,11 @@ def _restored_topics(
     state = backup.state_at(record.commit)
     cut = choose_cut(backup.store, state, record.cut)
     point = PointInTime(commit=state, state=state, until_ms=record.until_ms, cut=cut)
-    chain_of = partial(chain_to, point, starts=hole_starts(state.holes))
+    starts_of_holes, rewrite = hole_starts(state.holes), stored_rewrite(backup, record.restore)
+
+    def chain_of(source: PartitionId, end: int) -> PartitionChain:
+        return replace(chain_to(point, source, end, starts=starts_of_holes), rewrite=rewrite)
+
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     mixed = {repartitioned.target: repartitioned for repartitioned in outcome.repartitioned}
     for source, target in record.topics:

@@ -8,8 +8,8 @@ end are no problem.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from offsite.log.range import TopicPartition
 from offsite.model.cleanup_policy import is_compacted
@@ -97,6 +97,17 @@ class RestorePlan:
         """The chains of all source partitions to read, alone or mixed."""
         alone = (partition.chain for partition in self.partitions)
         return (*alone, *(source for repartition in self.repartitions for source in repartition.sources))
+
+    def with_chains(self, change: Callable[[PartitionChain], PartitionChain]) -> RestorePlan:
+        """The plan with `change` of each chain in its place."""
+        return replace(
+            self,
+            partitions=tuple(replace(partition, chain=change(partition.chain)) for partition in self.partitions),
+            repartitions=tuple(
+                replace(repartition, sources=tuple(map(change, repartition.sources)))
+                for repartition in self.repartitions
+            ),
+        )
 
     @property
     def by_target(self) -> Mapping[str, Sequence[PartitionRestore]]:
