@@ -85,12 +85,18 @@ class SchemaRegistryServer:
                 return 200, shown if self.lists else [{"schema": schema["schema"]} for schema in shown]
             case (("GET" | "PUT"), ["config", *rest]):
                 return self._setting(self.config, method, rest, {"compatibilityLevel": body.get("compatibility")})
+            case "PUT", ["mode", subject] if self._refuses_import(subject, body, query):
+                return 422, _error(42205, "Cannot import since found existing subjects")
             case (("GET" | "PUT"), ["mode", *rest]):
                 stored = {name: {"mode": mode} for name, mode in self.modes.items()}
                 answer = self._setting(stored, method, rest, {"mode": body.get("mode")})
                 self.modes = {name: value["mode"] for name, value in stored.items()}
                 return answer
         return 404, _error(404, "HTTP 404 Not Found")
+
+    def _refuses_import(self, subject: str, body: dict[str, Any], query: dict[str, str]) -> bool:
+        is_open = self.modes.get(subject) == "IMPORT" or query.get("force") == "true"
+        return body.get("mode") == "IMPORT" and bool(self._seen(subject, True)) and not is_open
 
     def _page(self, entries: Sequence[Any], query: dict[str, str]) -> list[Any]:
         if not self.pages:

@@ -74,6 +74,11 @@ class Rewriting(Protocol):
         stores."""
 
 
+def counts_of(rewritings: Iterable[Rewriting | None]) -> RewriteCounts:
+    """What readings have counted so far, together."""
+    return RewriteCounts.sum(rewriting.counts for rewriting in rewritings if rewriting is not None)
+
+
 class RecordRewrite(Protocol):
     """A small frozen value. Equal ones make equal bytes, in every process and at every attempt."""
 

@@ -141,7 +141,7 @@ class _Registration:
 
     def _named(self, ids: tuple[int, ...]) -> str:
         subjects = self.schemas.subjects
-        names = [f"id {schema_id} ({min(subjects.get(schema_id, ['']))[:100]})" for schema_id in ids]
+        names = [f"id {schema_id} ({min(subjects.get(schema_id, ['']))[:100]!r})" for schema_id in ids]
         return named(names, most=_NAMED_MAX)
 
 

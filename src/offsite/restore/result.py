@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from offsite.groups.run import AppliedGroups
 from offsite.model.names import amount
+from offsite.model.options import SchemaIdsWay
 from offsite.model.units import format_time
 from offsite.points.incarnations import IncarnationSummary
 from offsite.points.point_in_time import PointInTime
+from offsite.points.record_rewrite import NOTHING_CHANGED, RewriteCounts
 from offsite.reports.point_report import (
     ConsistencyReport,
     HoleReport,
@@ -61,6 +63,24 @@ class RestoredTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredIds:
+    """What the restore did with ids of schemas: the `way`, and by target topic the keys and values whose ids were
+    changed to those of `registry`, and those left with what may be an id of the backup's registry."""
+
+    way: SchemaIdsWay
+    registry: str
+    topics: Mapping[str, RewriteCounts] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        return sum(counts.changed for counts in self.topics.values())
+
+    @property
+    def left(self) -> int:
+        return sum(fields.fields for counts in self.topics.values() for fields in counts.left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
     """Result of a restore.
 
@@ -78,6 +98,7 @@ class RestoreResult:
     - `newer_commit`: the commit that the request means by now, when later than `commit`; None: not later, or unknown.
     - `consistency`: how far the topics are consistent with one another, and the transactions left out. `notes`:
       sentences for a person, for instance about settings that somebody changed meanwhile.
+    - `schema_ids` is None when no registry of the target was named.
     """
 
     restore: str
@@ -107,6 +128,7 @@ class RestoreResult:
     newer_commit: int | None = None
     consistency: ConsistencyReport | None = None
     expected_deletions: int = 0
+    schema_ids: RestoredIds | None = None
 
 
 def excluded_records(
@@ -218,6 +240,19 @@ def _counted(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof
         newer_commit=newer_commit(prepared),
         consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
         expected_deletions=len(expected_deletions(within)),
+        schema_ids=None if prepared.registry is None else _restored_ids(prepared, receipts),
+    )
+
+
+def _restored_ids(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> RestoredIds:
+    by_topic: dict[str, list[RewriteCounts]] = {}
+    for receipt in receipts:
+        by_topic.setdefault(receipt.target.topic, []).append(receipt.rewritten)
+    counts = {topic: RewriteCounts.sum(of_topic) for topic, of_topic in sorted(by_topic.items())}
+    return RestoredIds(
+        way=prepared.schema_ids.way,
+        registry=prepared.schema_ids.registry,
+        topics={topic: of_topic for topic, of_topic in counts.items() if of_topic != NOTHING_CHANGED},
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from itertools import pairwise
 
 from offsite.model.errors import BadRegistry
@@ -113,6 +114,8 @@ def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> No
 
 def _open_for_import(client: RegistryClient, subject: str) -> None:
     answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
+    if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:  # the subject has versions: those of an import that broke off
+        answer = client.send("PUT", "mode", subject, query={"force": "true"}, body={"mode": IMPORT})
     if not answer.is_well or not isinstance(answer.value, dict) or answer.value.get("mode") != IMPORT:
         raise IdsNotKept(f"the registry {client.place} has no mode {IMPORT} for {subject!r} ({answer.status})")
 

@@ -100,8 +100,8 @@ def run(
 
     Missing topics are created with the source's partition count and settings. At the end everything is read back and
     compared with the backup: exit code 13 for a difference. Exit code 3: the contents of the backup are restored, but
-    were empty, or could not all be read back, or some consumer groups were refused. With --archive an archive of
-    another tool is restored, as if imported.
+    were empty, or could not all be read back, or some consumer groups were refused, or some keys or values still begin
+    as those with a schema id of the source do. With --archive an archive of another tool is restored, as if imported.
     """
     from offsite.restore.plan_report import report_plan
 
@@ -126,7 +126,8 @@ def run(
             raise typer.Exit(Damaged.exit_code)
         if result.groups is not None and not result.groups.complete:
             raise typer.Exit(EXIT_PARTIAL)
-    if verify and result.verified is None:
+    leaves_ids = result.schema_ids is not None and result.schema_ids.left > 0
+    if leaves_ids or (verify and result.verified is None):
         raise typer.Exit(EXIT_PARTIAL)
 
 

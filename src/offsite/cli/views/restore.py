@@ -21,7 +21,7 @@ from offsite.cli.views.repository import (
 )
 from offsite.cli.views.verify import render_lacking, render_open
 from offsite.model.names import amount, named
-from offsite.model.options import OffsetsMode
+from offsite.model.options import OffsetsMode, SchemaIdsWay
 from offsite.model.selection import only_these
 from offsite.model.units import format_duration, format_size
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsite.points.point_in_time import CutReport
     from offsite.restore.groups_outlook import ForeseenGroup, GroupOutlook
     from offsite.restore.plan_report import OffsetsReport, PartitionOffsetsReport, RestorePlanReport, TopicPlanReport
-    from offsite.restore.result import RestoreResult
+    from offsite.restore.result import RestoredIds, RestoreResult
 
 
 _CUTS_MAX = 20
@@ -38,6 +38,8 @@ _CUTS_MAX = 20
 
 _GROUPS_MAX = 12
 """Groups shown that do not continue exactly at their offsets."""
+_LEFT_MAX = 12
+"""Topics and reasons shown, of fields that kept what may be an id of the source."""
 _PARTITIONS_MAX = 12
 """Partitions shown for a topic; the JSON has all."""
 _VERDICTS = {
@@ -249,6 +251,23 @@ def _render_verdict(result: RestoreResult) -> Iterator[Line]:
         yield f"  compare again: offsite verify {ends}"
 
 
+def _render_ids(ids: RestoredIds) -> Iterator[Line]:
+    if ids.way is SchemaIdsWay.KEEP:
+        yield f"  the schemas are registered at {ids.registry}, under their ids"
+    elif ids.way is SchemaIdsWay.REWRITE:
+        fields = amount(ids.changed, "key or value has", "keys and values have")
+        yield f"  {fields} a schema id of {ids.registry}"
+    left = [(topic, fields) for topic, counts in ids.topics.items() for fields in counts.left]
+    for topic, fields in left[:_LEFT_MAX]:
+        yield (
+            f"  LEFT: {topic}: {amount(fields.fields, 'key or value begins', 'keys and values begin')} as those with a "
+            f"schema id of the source do, and {'stays' if fields.fields == 1 else 'stay'}: {fields.reason} (first: "
+            f"source partition {fields.partition}, offset {fields.first_offset:,})"
+        )
+    if len(left) > _LEFT_MAX:
+        yield f"  LEFT: {amount(len(left) - _LEFT_MAX, 'more topic or reason', 'more topics or reasons')} (see -o json)"
+
+
 def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
     size = format_size(result.bytes)
     yield f"restore {result.restore}: {amount(result.records, 'record')}, {size}, as of commit {result.commit}"
@@ -272,6 +291,8 @@ def render_what_came_back(result: RestoreResult) -> Iterator[Line]:
     for name, setting, value in result.held_back:
         yield from _held_back(name, setting, value)
     yield from _render_verdict(result)
+    if result.schema_ids is not None:
+        yield from _render_ids(result.schema_ids)
     for name, setting, reason in result.left_out:
         yield f"  left out: {name} does not have the source's {setting}: {reason}"
     yield from render_applied(result.metadata)

@@ -26,6 +26,7 @@ from offsite.log.range import Chunk, LogRange, TopicPartition
 from offsite.model.clock import Clock, SleeplessClock, SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import decided, warned
+from offsite.points.record_rewrite import NOTHING_CHANGED, RewriteCounts
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
@@ -203,8 +204,8 @@ class RestoreEnds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReceipt:
     """Result for one target partition. `records` are in the target now, `resumed_records` of them written by an earlier
-    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided
-    transactions."""
+    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided transactions.
+    `rewritten`: of all records, whichever attempt wrote them."""
 
     target: TopicPartition
     records: int
@@ -212,6 +213,7 @@ class RestoreReceipt:
     invisible_records: int
     undecided: int
     bytes: int
+    rewritten: RewriteCounts = NOTHING_CHANGED
 
 
 RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]

@@ -33,6 +33,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld, OffsiteError, TransactionLost
 from offsite.model.journal import decided
+from offsite.points.record_rewrite import counts_of
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, RestoreSteps, WriteAttempt
 from offsite.restore.write.pieces import (
@@ -364,4 +365,5 @@ class _PartitionCopy:
             invisible_records=self._source.invisible_records,
             undecided=self._source.undecided,
             bytes=self._bytes,
+            rewritten=counts_of([self._source.rewriting]),
         )

@@ -22,6 +22,7 @@ from offsite.log.records.batch_records import encode, renumber
 from offsite.log.records.record import Record, partition_for_key
 from offsite.model.errors import KeylessRecord
 from offsite.points.point_in_time import PartitionChain
+from offsite.points.record_rewrite import counts_of
 from offsite.points.source_view import SourceView, VisibleBatch
 from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, WriteAttempt, paced_lanes
 from offsite.restore.write.plan import Repartition
@@ -135,7 +136,7 @@ def interleave_batches(views: Sequence[SourceView], sources: Sequence[PartitionC
 
 
 def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> RestoreReceipt:
-    """The receipt of partition 0 alone reports the records left out of the whole topic."""
+    """The receipt of partition 0 alone reports what was left out and changed in the whole topic."""
     tells = writer.target.partition == 0
     return RestoreReceipt(
         target=writer.target,
@@ -144,6 +145,7 @@ def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> Rest
         invisible_records=sum(view.invisible_records for view in views) if tells else 0,
         undecided=sum(view.undecided for view in views) if tells else 0,
         bytes=writer.appended_bytes,
+        rewritten=counts_of([view.rewriting for view in views] if tells else []),
     )
 
 

@@ -43,6 +43,7 @@ from offsite.log.records.record import Record
 from offsite.log.rewrite import filter_records, needs_reencode, reencode_dense
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
+from offsite.points.record_rewrite import counts_of
 from offsite.points.source_view import RecordBounds, SourceView
 from offsite.restore.write.attempt import RestoreEnds, RestoreReceipt, RestoreSteps, WriteAttempt
 from offsite.restore.write.plan import PartitionRestore
@@ -251,6 +252,7 @@ def translate_partition(
         invisible_records=view.invisible_records,
         undecided=view.undecided,
         bytes=size_bytes,
+        rewritten=counts_of([view.rewriting]),
     )
 
 
