@@ -15,6 +15,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.difference import RecordDifference
 from offsite.log.range import PartitionId
 from offsite.log.records.record import Record
+from offsite.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ def counts_of(rewritings: Iterable[Rewriting | None]) -> RewriteCounts:
 
 
 class RecordRewrite(Protocol):
-    """A small frozen value. Equal ones make equal bytes, in every process and at every attempt."""
+    """A small frozen value without secrets. Equal ones make equal bytes, in every process and at every attempt."""
 
-    def begin(self, source: PartitionId, *, proves: bool) -> Rewriting:
-        """A reading of the chain of `source`. `proves`: compare what records mean before and after. Raises
-        `DamagedObject`, and the errors of stores."""
+    def begin(self, source: PartitionId, records: Store, *, proves: bool) -> Rewriting:
+        """A reading of the chain of `source`. `records`: the store of the restore's records. `proves`: compare what
+        records mean before and after. Raises `DamagedObject`, and the errors of the store."""

@@ -90,10 +90,10 @@ class VisibleBatch(NamedTuple):
         return filter(self.record_bounds.takes, iterate(self.header.view(self.data), self.header))
 
 
-def begin_rewriting(partition: PartitionChain, *, proves: bool = False) -> Rewriting | None:
-    """A reading that changes the records of the chain; None where they stay as they are. `proves`: see
+def begin_rewriting(partition: PartitionChain, records: Store, *, proves: bool = False) -> Rewriting | None:
+    """A reading that changes the records of the chain; None where they stay as they are. `records`, `proves`: see
     `RecordRewrite`."""
-    return None if partition.rewrite is None else partition.rewrite.begin(partition.source, proves=proves)
+    return None if partition.rewrite is None else partition.rewrite.begin(partition.source, records, proves=proves)
 
 
 def rewritten(batches: Iterator[VisibleBatch], rewriting: Rewriting | None) -> Iterator[VisibleBatch]:
@@ -116,11 +116,19 @@ def _rewritten(batches: Iterable[VisibleBatch], rewriting: Rewriting) -> Iterato
 
 class SourceView:
     """The batches of `partition` to restore. `read_committed`: the view of a consumer of this isolation at the end of
-    the partition. `proves`: see `RecordRewrite`."""
+    the partition. `records`: the store of the restore's records, if another. `proves`: see `RecordRewrite`."""
 
-    def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool, proves: bool = False) -> None:
+    def __init__(
+        self,
+        partition: PartitionChain,
+        store: Store,
+        *,
+        read_committed: bool,
+        records: Store | None = None,
+        proves: bool = False,
+    ) -> None:
         self._partition = partition
-        self.rewriting = begin_rewriting(partition, proves=proves)
+        self.rewriting = begin_rewriting(partition, records or store, proves=proves)
         self._store = store
         sees_all = not read_committed and partition.left_out is None
         self._committed = None if sees_all else committed_view(partition, store, keep_aborted=not read_committed)
@@ -244,7 +252,7 @@ def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch
     with control batches and aborted data. A restore reads through `SourceView` instead, without data invisible to
     consumers. Batches of an overlapping segment do not count twice. Raises `DamagedObject`, and the errors of the
     store."""
-    return rewritten(_stored_log(partition, store), begin_rewriting(partition))
+    return rewritten(_stored_log(partition, store), begin_rewriting(partition, store))
 
 
 def _stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:

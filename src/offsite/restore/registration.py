@@ -61,7 +61,7 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
     check_own(store, layout, layout.schema_ids_key)
     ids, ref = stored
     prepared = replace(prepared, schema_ids=replace(prepared.schema_ids, way=ids.way))
-    return _with_rewrite(prepared, IdRewrite(records=store, ref=ref)) if ids.way is SchemaIdsWay.REWRITE else prepared
+    return _with_rewrite(prepared, IdRewrite(ref=ref)) if ids.way is SchemaIdsWay.REWRITE else prepared
 
 
 def _registered_ids(prepared: PlannedRestore, planned: PlannedRegistry, admin: ClusterAdmin) -> RestoredSchemaIds:

@@ -8,7 +8,7 @@ becomes the same bytes in every attempt and in the proof. A batch that grew beyo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.difference import RecordDifference
@@ -34,24 +34,20 @@ _NO_LIMIT = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRewrite:
-    """Change ids as `ref` says, an object of the restore in the store `records`."""
+    """A `RecordRewrite`: change ids as the object `ref` of the restore says."""
 
-    records: Store = field(compare=False)
     ref: SnapshotRef
 
-    def begin(self, source: PartitionId, *, proves: bool) -> IdRewriting:
-        """A reading of the chain of `source`. Raises `DamagedObject`, and the errors of the store."""
-        return IdRewriting(_opened(self), source, proves=proves)
+    def begin(self, source: PartitionId, records: Store, *, proves: bool) -> IdRewriting:
+        """See `RecordRewrite`."""
+        return IdRewriting(_opened(self.ref, records), source, proves=proves)
 
 
 def stored_rewrite(backup: Backup, restore: str) -> IdRewrite | None:
     """How an earlier restore of `backup` changed ids; None where it did not. Raises `DamagedObject`, and the errors of
     the store."""
-    store = backup.record_store
-    stored = get_schema_ids(store, RestoreLayout(backup=backup.layout, restore=restore))
-    if stored is None or stored[0].way is not SchemaIdsWay.REWRITE:
-        return None
-    return IdRewrite(records=store, ref=stored[1])
+    stored = get_schema_ids(backup.record_store, RestoreLayout(backup=backup.layout, restore=restore))
+    return IdRewrite(ref=stored[1]) if stored is not None and stored[0].way is SchemaIdsWay.REWRITE else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +64,11 @@ _OPENED: dict[SnapshotRef, _Opened] = {}
 """Of this process: the tasks of a worker are of one restore."""
 
 
-def _opened(rewrite: IdRewrite) -> _Opened:
-    opened = _OPENED.get(rewrite.ref)
+def _opened(ref: SnapshotRef, records: Store) -> _Opened:
+    opened = _OPENED.get(ref)
     if opened is None:
-        stored = get_named_ids(rewrite.records, rewrite.ref)
-        schemas, there = (get_schemas(rewrite.records, ref) for ref in (stored.schemas, stored.there))
+        stored = get_named_ids(records, ref)
+        schemas, there = get_schemas(records, stored.schemas), get_schemas(records, stored.there)
         opened = _Opened(
             ids=stored.by_id,
             limits={limit.topic: limit.size_bytes for limit in stored.limits},
@@ -81,7 +77,7 @@ def _opened(rewrite: IdRewrite) -> _Opened:
         )
         while len(_OPENED) >= _OPENED_MAX:
             del _OPENED[next(iter(_OPENED))]
-        _OPENED[rewrite.ref] = opened
+        _OPENED[ref] = opened
     return opened
 
 

@@ -147,7 +147,7 @@ def _write(prepared: PlannedRestore, site: RestoreSite, on_progress: OnProgress 
 
 def _prove(written: WrittenRestore, site: RestoreSite, on_proof: OnProgress | None) -> Proof:
     maps = written.maps(site.ends.records, site.ends.layout)
-    ends = ProofEnds(kafka=site.cluster.config, store=site.ends.store, exact=True, maps=maps)
+    ends = ProofEnds(kafka=site.cluster.config, store=site.ends.store, exact=True, maps=maps, records=site.ends.records)
     on_progress = site.lease.watch_progress(on_proof)
     return prove_restore(written, ends=ends, admin=site.cluster.admin, runner=site.runner, on_progress=on_progress)
 

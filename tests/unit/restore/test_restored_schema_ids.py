@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +38,9 @@ from offsite.restore.compare.run import CompareRequest, CompareResult, plan_comp
 from offsite.restore.plan_report import report_plan
 from offsite.restore.result import RestoreResult
 from offsite.schemas.id_rewrite import NO_FIT, NO_SUBJECT
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.cluster import DENIED
-from tests.fake_cluster.site import Site
+from tests.fake_cluster.site import BACKUP, Site
 from tests.framed_topics import (
     KINDS,
     LOOKALIKES,
@@ -558,3 +560,18 @@ def test_the_proof_decodes_by_both_registries_and_finds_a_map_that_is_wrong(  # 
     result = restored(site, there, topics=["avro"], **words)
     assert result.verified is False
     assert f"the value (schema id {wrong}) does not mean what it means" in result.findings[0].detail
+
+
+def test_ids_lie_with_the_records_of_a_restore_where_these_are_elsewhere(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds, tmp_path: Path
+) -> None:
+    take_ids(there, TAKEN)
+    backed_up(site, registry, ids)
+    place = tmp_path / "records"
+    place.mkdir()
+    result = restored(site, there, records=str(place), repartition=["json=3"])
+    assert (result.verified, result.findings) == (True, ())
+    elsewhere = replace(site, repository=replace(site.repository, records_at=open_folder(place)))
+    assert not list(site.repository.store.list(f"backups/{BACKUP}/restores/"))
+    rewritten_ids._OPENED.clear()
+    assert compare(elsewhere, result.restore).verified is True

@@ -40,8 +40,8 @@ TargetRegistry = Annotated[
     typer.Option(
         "--registry",
         metavar="URL",
-        help="The schema registry of the target, as https://host:8081: the plan says which schema ids of the backup "
-        "mean something else there.",
+        help="The schema registry of the target, as https://host:8081. The plan says which schema ids of the backup "
+        "mean something else there, and what --schema-ids does about it.",
     ),
 ]
 

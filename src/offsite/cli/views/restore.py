@@ -255,8 +255,7 @@ def _render_ids(ids: RestoredIds) -> Iterator[Line]:
     if ids.way is SchemaIdsWay.KEEP:
         yield f"  the schemas are registered at {ids.registry}, under their ids"
     elif ids.way is SchemaIdsWay.REWRITE:
-        fields = amount(ids.changed, "key or value has", "keys and values have")
-        yield f"  {fields} a schema id of {ids.registry}"
+        yield f"  {amount(ids.changed, 'key or value has', 'keys and values have')} a schema id of {ids.registry}"
     left = [(topic, fields) for topic, counts in ids.topics.items() for fields in counts.left]
     for topic, fields in left[:_LEFT_MAX]:
         yield (

@@ -52,12 +52,17 @@ SMALL_MAX = 64
 class ProofEnds:
     """The two ends of a proof, as sent to the workers. `exact`: the target must begin and end where the backup does;
     otherwise later records, and records deleted since, do not count. `maps`: the maps of a restore, to be proven as
-    well."""
+    well. `records`: the store of the restore's records, if another."""
 
     kafka: KafkaConfig
     store: Store
     exact: bool
     maps: RestoredMaps | None = None
+    records: Store | None = None
+
+    def view(self, chain: PartitionChain, *, read_committed: bool) -> SourceView:
+        """The backup's side of a proof."""
+        return SourceView(chain, self.store, read_committed=read_committed, records=self.records, proves=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +265,7 @@ def _source_view(task: ProofTask, ends: ProofEnds) -> SourceView | None:
     """The view of the backup that a restore took; None where the whole log is compared, or nothing is expected."""
     if task.whole_log or not task.partition.segments:
         return None
-    return SourceView(task.partition, ends.store, read_committed=task.read_committed, proves=True)
+    return ends.view(task.partition, read_committed=task.read_committed)
 
 
 def _expected(task: ProofTask, ends: ProofEnds, view: SourceView | None) -> Iterator[VisibleBatch]:

@@ -15,7 +15,6 @@ from offsite.kafka.net.routing import shared_router
 from offsite.log.difference import RecordDifference, first_difference, index_of_difference
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
-from offsite.points.source_view import SourceView
 from offsite.restore.compare.partition import ProofEnds, finding_of, target_reader, with_holes
 from offsite.restore.compare.records import PartitionProof
 from offsite.restore.compare.target import TargetView
@@ -48,7 +47,7 @@ def repartition_proof_tasks(
 def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[PartitionProof, ...]:
     """One proof per target partition of the task, without a digest. Raises as `prove_partition`."""
     plan = task.repartition
-    views = [SourceView(source, ends.store, read_committed=task.read_committed, proves=True) for source in plan.sources]
+    views = [ends.view(source, read_committed=task.read_committed) for source in plan.sources]
     read, place = target_reader(shared_router(ends.kafka)), partition_chooser(plan)
     with ExitStack() as stack:
         comparisons: dict[int, _PartitionComparison] = {}

@@ -161,7 +161,8 @@ def run_comparison(
     on_progress: OnProgress | None = None,
 ) -> CompareResult:
     """Read both ends and compare. A difference is a result. Raises the errors of `prove`."""
-    ends = ProofEnds(kafka=cluster.config, store=planned.backup.store, exact=planned.exact)
+    backup = planned.backup
+    ends = ProofEnds(kafka=cluster.config, store=backup.store, exact=planned.exact, records=backup.record_store)
     proof = prove(planned.expected, ends=ends, admin=cluster.admin, runner=runner, on_progress=on_progress)
     return CompareResult(
         verified=proof.verified,

@@ -80,13 +80,16 @@ def log_start(partition: PartitionChain) -> int:
 
 
 class SourcePieces:
-    """The pieces of one partition for a target that ends at `target_end`, with counts of the pieces so far."""
+    """The pieces of one partition for a target that ends at `target_end`, with counts of the pieces so far. `records`:
+    the store of the restore's records, if another."""
 
-    def __init__(self, partition: PartitionChain, store: Store, *, target_end: int = 0) -> None:
+    def __init__(
+        self, partition: PartitionChain, store: Store, *, target_end: int = 0, records: Store | None = None
+    ) -> None:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store)
-        self.rewriting = begin_rewriting(partition)
+        self.rewriting = begin_rewriting(partition, records or store)
         self._left_out = frozenset(partition.left_out or ())
         self._last_undecided: dict[tuple[int, int], int] | None = None
         self._start = log_start(partition)

@@ -245,7 +245,7 @@ class _PartitionCopy:
         if not attempt.is_first and (self._replays or self._has_gaps()):
             self._recover()  # from now on, a writer that wakes begins and ends no transaction
         self._target_end = settled_end_offset(self._router, self._target, start=task.target_start)
-        self._source = SourcePieces(self._chain, ends.store, target_end=task.target_start)
+        self._source = SourcePieces(self._chain, ends.store, target_end=task.target_start, records=ends.records)
         self._written_before: WrittenPieces | None = WrittenPieces()
         self._writer = PreservingWriter(
             attempt,

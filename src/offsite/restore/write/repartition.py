@@ -67,7 +67,10 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Rest
     Raises as `translate_partition`, and `KeylessRecord` unless the plan allows records without a key.
     """
     router = shared_router(ends.kafka)
-    views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
+    views = [
+        SourceView(source, ends.store, read_committed=ends.read_committed, records=ends.records)
+        for source in task.repartition.sources
+    ]
     lanes = paced_lanes(router)
     with ExitStack() as stack:
         batchers: dict[int, _Batcher] = {}

@@ -232,7 +232,7 @@ def translate_partition(
     chain = task.partition.chain
     with attempt.judged():
         attempt.guard()  # the attempt may have begun long ago
-        view = SourceView(chain, ends.store, read_committed=ends.read_committed)
+        view = SourceView(chain, ends.store, read_committed=ends.read_committed, records=ends.records)
         offset_map = OffsetMapBuilder(source_start=chain.segments[0].start, target_start=task.target_start)
         size_bytes = 0
         with TargetPartitionWriter(attempt, offset_map=offset_map, lanes=lanes) as writer:
