@@ -1,25 +1,20 @@
 """What Confluent's serializers put in front of a payload, and the value behind it: a zero byte, four bytes of an id,
 the payload.
 
-Bytes that begin with a zero need not be framed, so bytes that cannot be read never fail. fastavro is imported where
-used, and Protobuf where a schema is of it.
+Bytes that begin with a zero need not be framed, so bytes that cannot be read never fail.
 """
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
 
 from offsite.model.schema_registry import AVRO, JSON, PROTOBUF, RegistrySnapshot, StoredSchema, SubjectVersion
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.schemas.avro import AvroType, avro_type
 from offsite.schemas.protobuf import ProtobufTypes, protobuf_types
-
-if TYPE_CHECKING:
-    from fastavro.types import Schema
 
 PREFIX = struct.Struct(">bI")
 
@@ -62,7 +57,7 @@ class FramedReader:
 
     def __init__(self, open_registry: Callable[[], RegistrySnapshot]) -> None:
         self._open_registry = open_registry
-        self._avro: dict[int, Schema | None] = {}
+        self._avro: dict[int, AvroType | None] = {}
         self._protobuf: dict[int, ProtobufTypes | None] = {}
 
     def read(self, data: bytes) -> FramedValue | None:
@@ -89,9 +84,10 @@ class FramedReader:
         if schema.kind == PROTOBUF:
             types = self._types(schema)
             return types.first if types is not None else ""
-        parsed = self._parsed(schema) if schema.kind == AVRO else _title_of(schema.text)
-        name = parsed.get("name", "") if isinstance(parsed, dict) else ""
-        return name if isinstance(name, str) else ""
+        if schema.kind == AVRO:
+            avro = self._avro_type(schema)
+            return avro.name if avro is not None else ""
+        return _title_of(schema.text)
 
     def name_of(self, schema_id: int, topic: str, *, is_key: bool, type_name: str = "") -> SchemaName | None:
         """Under which name the schema is registered: as that of the topic, if it is, else under the first name, and the
@@ -118,22 +114,15 @@ class FramedReader:
         return versions
 
     def _read_avro(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
-        from fastavro import schemaless_reader
-
-        parsed = self._parsed(schema)
-        if parsed is None:
+        avro = self._avro_type(schema)
+        read = None if avro is None else avro.read(data, PREFIX.size)
+        if avro is None or read is None:
             return None
-        payload = io.BytesIO(data[PREFIX.size :])
-        try:
-            value = schemaless_reader(payload, parsed, None)
-        except Exception:  # noqa: BLE001  # fastavro raises whatever went wrong on the way; the bytes are shown instead
-            return None
-        name = parsed.get("name", "") if isinstance(parsed, dict) else ""
-        return None if payload.read(1) else FramedValue(kind="avro", schema_id=schema.id, value=value, type=str(name))
+        return FramedValue(kind="avro", schema_id=schema.id, value=read[0], type=avro.name)
 
-    def _parsed(self, schema: StoredSchema) -> Schema | None:
+    def _avro_type(self, schema: StoredSchema) -> AvroType | None:
         if schema.id not in self._avro:
-            self._avro[schema.id] = _parse_avro([used.text for used in self.registry.with_references(schema)])
+            self._avro[schema.id] = avro_type([used.text for used in self.registry.with_references(schema)])
         return self._avro[schema.id]
 
     def _types(self, schema: StoredSchema) -> ProtobufTypes | None:
@@ -149,26 +138,13 @@ class FramedReader:
         return FramedValue(kind="protobuf", schema_id=schema.id, value=read.value, type=read.message)
 
 
-def _parse_avro(texts: list[str]) -> Schema | None:
-    """The last of the schemas, which may use the earlier ones; None for invalid Avro schemas."""
-    from fastavro import parse_schema
-
-    named: dict[str, dict[str, object]] = {}
-    parsed: Schema | None = None
-    try:
-        for text in texts:
-            parsed = parse_schema(cast("Schema", parse_json(text.encode())), named_schemas=named)
-    except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
-        return None
-    return parsed
-
-
-def _title_of(text: str) -> dict[str, object]:
+def _title_of(text: str) -> str:
     try:
         parsed = parse_json(text.encode())
     except BadJson:
-        return {}
-    return {"name": parsed.get("title", "")} if isinstance(parsed, dict) else {}
+        return ""
+    title = parsed.get("title", "") if isinstance(parsed, dict) else ""
+    return title if isinstance(title, str) else ""
 
 
 def _read_json(schema_id: int, data: bytes) -> FramedValue | None:
