@@ -8,6 +8,7 @@ unchanged. A crash before it is stored costs nothing: a schema that is there alr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,8 +61,13 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
         raise DamagedObject(f"{layout.schema_ids_key} was written but is missing", hint="run the same command again")
     check_own(store, layout, layout.schema_ids_key)
     ids, ref = stored
-    prepared = replace(prepared, schema_ids=replace(prepared.schema_ids, way=ids.way))
+    prepared = replace(prepared, schema_ids=replace(prepared.schema_ids, way=ids.way, merged=_merged(ids)))
     return _with_rewrite(prepared, IdRewrite(ref=ref)) if ids.way is SchemaIdsWay.REWRITE else prepared
+
+
+def _merged(ids: RestoredSchemaIds) -> tuple[int, ...]:
+    counts = Counter(mapped.there for mapped in ids.ids)
+    return tuple(mapped.id for mapped in ids.ids if counts[mapped.there] > 1)
 
 
 def _registered_ids(prepared: PlannedRestore, planned: PlannedRegistry, admin: ClusterAdmin) -> RestoredSchemaIds:

@@ -76,7 +76,7 @@ class SchemaIds:
     number of ids whose schemas the backup has; `other`: those of them that mean something else there, or nothing.
     `way`: what the restore does about it, for the reason `why`. `decided_before`: an earlier run of this restore
     decided it. `by_new_keys`: topics whose records go by key to another number of partitions, where keys are
-    rewritten, too."""
+    rewritten, too. `merged`: ids that share one at the target, known once schemas are registered."""
 
     topics: tuple[TopicWithIds, ...] = ()
     registry: str = ""
@@ -86,6 +86,7 @@ class SchemaIds:
     why: str = ""
     decided_before: bool = False
     by_new_keys: tuple[str, ...] = ()
+    merged: tuple[int, ...] = ()
 
     @property
     def notes(self) -> Iterator[str]:
@@ -134,6 +135,12 @@ class SchemaIds:
             yield (
                 f"records of {named(self.by_new_keys, most=_NAMED_MAX, of='topics')} go to the partitions of their "
                 "rewritten keys, as those of producers at the target will"
+            )
+
+        if self.merged:
+            yield (
+                f"{self.registry} has one schema for several of the backup, those of the ids {_some(self.merged)}: "
+                "keys that differed in these ids alone are equal now, and compaction keeps one of them"
             )
 
     def _concerns(self, topic: TopicWithIds, other: frozenset[int]) -> bool:

@@ -45,6 +45,7 @@ from tests.framed_topics import (
     KINDS,
     LOOKALIKES,
     ORDER,
+    PRICE,
     FramedIds,
     address_of,
     framed,
@@ -575,3 +576,22 @@ def test_ids_lie_with_the_records_of_a_restore_where_these_are_elsewhere(
     assert not list(site.repository.store.list(f"backups/{BACKUP}/restores/"))
     rewritten_ids._OPENED.clear()
     assert compare(elsewhere, result.restore).verified is True
+
+
+def test_schemas_that_become_one_are_told(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer
+) -> None:
+    """A registry may have one text under two ids, by imports. Keys of the one and of the other are equal then."""
+    for schema_id, subject in ((50, "avro-key"), (51, "shop.Price")):
+        registry.modes[subject] = "IMPORT"
+        body = {"schema": json.dumps(PRICE), "id": schema_id, "version": 1}
+        assert registry.answer("POST", f"/subjects/{subject}/versions", body)[0] == 200
+    take_ids(there, 60)
+    site.source.make_topic("avro", retention_ms="-1")
+    keys = [framed(schema_id, b"\x02") for schema_id in (50, 51)]
+    write_records(site.source, "avro", [Record(n, n, 0, key, b"v") for n, key in enumerate(keys)])
+    site.back_up("*", registry=registry.url)
+    result = restored(site, there)
+    assert result.verified is True
+    assert len({record.key for record in site.target.read("avro")}) == 1
+    assert any("one schema for several of the backup, those of the ids 50, 51" in note for note in result.notes)
