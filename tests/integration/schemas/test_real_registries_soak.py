@@ -10,10 +10,12 @@ import pytest
 from offsite.model.schema_registry import RegistrySnapshot, SchemaReference
 from offsite.repository.snapshots.registry_snapshot import REGISTRY
 from offsite.sandbox import SandboxInfo
+from offsite.schemas.framing import FramedReader
 from offsite.schemas.read_registry import read_registry
 from offsite.schemas.register import IdsNotKept, register_same_ids
 from offsite.schemas.register import register as register_all
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
+from tests.fake_cluster.site import open_site
 from tests.fetched_tools import NoTool
 from tests.registries import apicurio, karapace
 from tests.schema_registry import SchemaRegistryServer, serving
@@ -111,7 +113,7 @@ def test_schemas_of_another_registry_are_registered_over_taken_ids(registry: Reg
     for number in range(20):
         register(registry, f"taken{number}", proto(f"taken{number}"))
     registered = register_all(registry, snapshot)
-    assert registered.refused == ()
+    assert registered.refused == []
     assert set(registered.ids) == set(range(1, 41))
     assert min(registered.ids.values()) > 20
     copied = read(registry)
@@ -125,6 +127,36 @@ def test_schemas_of_another_registry_are_registered_over_taken_ids(registry: Reg
         ]
         assert names[0] == names[1]
     assert register_all(registry, snapshot) == registered
+
+
+def test_a_restore_over_taken_ids_is_proven_and_decodes(registry: RegistryClient, tmp_path: Path) -> None:
+    """Keys and values of Protobuf, whose messages use others. An empty registry that keeps no ids makes no difference.
+    A restore that is repeated registers nothing twice."""
+    with serving(SchemaRegistryServer()) as server, open_site(tmp_path) as site:
+        source = RegistryClient(RegistryAddress(url=server.url))
+        register(source, "money", proto("money"))
+        ids = [register(source, subject, proto("order", "money"), "money") for subject in ("orders-value", "x")][:1]
+        ids.append(register(source, "orders-key", proto("key")))
+        site.source.make_topic("orders", retention_ms="-1")
+        value, key = (b"\0" + schema_id.to_bytes(4, "big") + b"\0\x08\x05" for schema_id in ids)
+        site.source.write("orders", [value] * 5, key=key)
+        site.back_up("*", registry=server.url)
+        for number in range(10):
+            register(registry, f"taken{number}", proto(f"taken{number}"))
+        contents = []
+        for name in ("first", "second"):
+            result = site.restore(registry=registry._address, rename=[f"orders={name}"])
+            assert (result.verified, result.schema_ids and result.schema_ids.changed) == (True, 10)
+            contents.append(read(registry))
+        there = contents[1]
+        assert there == contents[0]
+        reader = FramedReader(lambda: there)
+        for record in site.target.read("second"):
+            found = [reader.read(content or b"") for content in (record.key, record.value)]
+            assert [(of.type, of.value) for of in found if of is not None] == [
+                ("shop.Key", {"x": 5}),
+                ("shop.Order", {"x": 5}),
+            ]
 
 
 def test_whether_ids_are_kept_is_found_out(registry: RegistryClient, request: pytest.FixtureRequest) -> None:

@@ -1,6 +1,5 @@
-"""1,000 schemas with references go to another registry, under the same ids or under its own, and each record of a
-backup, rewritten batch by batch, decodes there to what it was at the source. (The workers of a restore do not rewrite
-yet: the batches are read from the backup here.)"""
+"""1,000 schemas with references go to another registry by a restore, under the same ids or under its own, and each
+restored record decodes there to what it was at the source, at its offset."""
 
 from __future__ import annotations
 
@@ -13,16 +12,12 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from offsite.log.batch import scan, verify_crc
-from offsite.log.records.batch_records import decode
-from offsite.log.rewrite import change_beginnings
+from offsite.model.options import SchemaIdsWay
 from offsite.model.schema_registry import RegistrySnapshot
 from offsite.points.held_schemas import held_schemas
-from offsite.repository.segments.reader import SegmentReader
+from offsite.restore.result import RestoreResult
 from offsite.schemas.framing import FramedReader, FramedValue
-from offsite.schemas.id_rewrite import TopicIds
 from offsite.schemas.read_registry import read_registry
-from offsite.schemas.register import register, register_same_ids
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 from tests.fake_cluster.site import Site, open_site
 from tests.fetched_tools import NoTool
@@ -34,6 +29,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 TOPICS, KEYS, VALUES = 100, 3, 7
 SCHEMAS = TOPICS * (KEYS + VALUES)
 TAKEN = 500
+RECORDS = TOPICS * 2 * VALUES
 
 
 class Source:
@@ -88,7 +84,7 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         source = Source(client_of(server.url))
         for number in range(TOPICS):
             topic = f"t{number}"
-            site.source.make_topic(topic)
+            site.source.make_topic(topic, retention_ms="-1")
             keys = [source.payload(f"{topic}-key", number % 3) for _ in range(KEYS)]
             values = [source.payload(f"{topic}-value", (number + 1) % 3) for _ in range(VALUES)]
             for offset in range(2 * VALUES):
@@ -105,26 +101,28 @@ def test_under_the_same_ids_each_record_decodes_as_it_is(backed_up: Site) -> Non
     held = held_schemas(backed_up.backup)
     assert len(held.schemas) == SCHEMAS
     with serving(SchemaRegistryServer()) as server:
-        register_same_ids(client_of(server.url), held)
+        result = restored(backed_up, server.url, "kept")
         there = read_registry(client_of(server.url))
         assert set(held.schemas) <= set(there.schemas)
-        check_records(backed_up, held, there, {schema.id: schema.id for schema in held.schemas})
+        check_records(backed_up, "kept", held, there)
+        assert result.schema_ids is not None
+        assert (result.schema_ids.way, result.schema_ids.topics) == (SchemaIdsWay.KEEP, {})
 
 
 @pytest.mark.parametrize("kind", ["double", "apicurio"])
 def test_under_other_ids_each_record_decodes_to_what_it_was(backed_up: Site, kind: str, tmp_path: Path) -> None:
-    held = held_schemas(backed_up.backup)
+    """Karapace takes references in Protobuf alone."""
     try:
         with {"double": double, "apicurio": apicurio}[kind](tmp_path) as url:
             client = client_of(url)
             for number in range(TAKEN):
                 text = json.dumps({"type": "record", "name": f"Other{number}", "fields": []})
                 assert client.send("POST", "subjects", f"other{number % 50}", "versions", body={"schema": text}).is_well
-            registered = register(client, held)
-            assert registered.refused == ()
-            assert len(registered.ids) == SCHEMAS
-            assert all(old != new for old, new in registered.ids.items())
-            check_records(backed_up, held, read_registry(client), registered.ids)
+            result = restored(backed_up, url, kind)
+            check_records(backed_up, kind, held_schemas(backed_up.backup), read_registry(client))
+            assert result.schema_ids is not None
+            assert (result.schema_ids.way, result.schema_ids.left) == (SchemaIdsWay.REWRITE, 0)
+            assert result.schema_ids.changed == 2 * RECORDS
     except NoTool as error:
         pytest.skip(str(error))
 
@@ -135,31 +133,28 @@ def double(_: Path) -> Iterator[str]:
         yield server.url
 
 
-def check_records(site: Site, held: RegistrySnapshot, there: RegistrySnapshot, ids: dict[int, int]) -> None:
-    """Each key and value of the backup, rewritten, has a new id, its old offset, and its old meaning."""
+def restored(site: Site, url: str, prefix: str) -> RestoreResult:
+    """Every topic, under a name of its own, at the offsets of the source."""
+    words = {"rename": [f"*={prefix}-*"], "offsets": "preserve"}
+    result = site.restore(registry=RegistryAddress(url=url), **words)
+    assert (result.verified, result.findings, result.records) == (True, (), RECORDS)
+    return result
+
+
+def check_records(site: Site, prefix: str, held: RegistrySnapshot, there: RegistrySnapshot) -> None:
     source, target = FramedReader(lambda: held), FramedReader(lambda: there)
     count = 0
-    for chain in site.plan_restore().plan.all_chains:
-        topic_ids = TopicIds(held, chain.source.topic, ids)
-        for segment in chain.segments:
-            for chunk in SegmentReader(store=site.repository.store, segment=segment).chunks():
-                for header in chunk.batches:
-                    old = decode(header.view(chunk.data), header)
-                    batch, _ = change_beginnings(header.view(chunk.data), header, topic_ids)
-                    (written,) = scan(memoryview(batch))
-                    verify_crc(memoryview(batch), [written])
-                    new = decode(batch, written)
-                    assert [record.offset for record in new] == [record.offset for record in old]
-                    for before, after in zip(old, new, strict=True):
-                        for of_before, of_after in ((before.key, after.key), (before.value, after.value)):
-                            assert meaning(source, of_before) == meaning(target, of_after, ids)
-                            count += 1
-        assert topic_ids.counts.left == {}
-    assert count == TOPICS * 2 * VALUES * 2
+    for topic in site.source.topics:
+        before, after = site.source.read(topic), site.target.read(f"{prefix}-{topic}")
+        assert [record.offset for record in after] == [record.offset for record in before]
+        for old, new in zip(before, after, strict=True):
+            assert meaning(source, old.key) == meaning(target, new.key)
+            assert meaning(source, old.value) == meaning(target, new.value)
+            count += 1
+    assert count == RECORDS
 
 
-def meaning(reader: FramedReader, content: bytes | None, ids: dict[int, int] | None = None) -> tuple[object, ...]:
+def meaning(reader: FramedReader, content: bytes | None) -> tuple[object, ...]:
     value = None if content is None else reader.read(content)
     assert isinstance(value, FramedValue), content
-    old = {new: old for old, new in (ids or {}).items()}
-    return old.get(value.schema_id, value.schema_id), value.kind, value.type, value.value
+    return value.kind, value.type, value.value
