@@ -25,6 +25,7 @@ from offsite.model.errors import (
 from offsite.model.options import SchemaIdsWay
 from offsite.model.selection import parse_selection
 from offsite.points.record_rewrite import LeftFields, RewriteCounts
+from offsite.repository.layout import is_own_key
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.schema_ids import (
     BatchLimit,
@@ -39,6 +40,7 @@ from offsite.restore.plan_report import report_plan
 from offsite.restore.result import RestoreResult
 from offsite.schemas.id_rewrite import NO_FIT, NO_SUBJECT
 from offsite.stores.posix_store import open_folder
+from offsite.upkeep.verification.run import check_records
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
 from tests.framed_topics import (
@@ -595,3 +597,24 @@ def test_schemas_that_become_one_are_told(
     assert result.verified is True
     assert len({record.key for record in site.target.read("avro")}) == 1
     assert any("one schema for several of the backup, those of the ids 50, 51" in note for note in result.notes)
+
+
+def test_what_is_stored_of_ids_is_verified_and_removed_as_all_else(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+) -> None:
+    take_ids(there, TAKEN)
+    backed_up(site, registry, ids)
+    restore = restored(site, there).restore
+    store, prefix = site.repository.store, site.backup.layout.restores_prefix(restore)
+    keys = [info.key for info in store.list(prefix) if "schema" in info.key]
+    assert len(keys) == 3
+    assert all(map(is_own_key, keys))
+    for key in keys:
+        data = store.get(key)
+        assert data is not None
+        store.delete(key)
+        store.put_if_absent(key, data.replace(b"AVRO", b"JSON").replace(b"rewrite", b"leave"))
+        assert [damage.key for damage in check_records(site.backup).damaged] == [key]
+        store.delete(key)
+        store.put_if_absent(key, data)
+    assert check_records(site.backup).damaged == ()
