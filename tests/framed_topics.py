@@ -113,8 +113,8 @@ def meanings(server: SchemaRegistryServer, contents: Sequence[bytes | None]) -> 
     """What the contents mean to a consumer of this registry; bytes without a meaning as they are."""
     snapshot = snapshot_of(server)
     reader = FramedReader(lambda: snapshot)
-    found = [None if content is None else reader.read(content) for content in contents]
+    read_values = [None if content is None else reader.read(content) for content in contents]
     return [
         content if value is None else (value.kind, value.type, value.value)
-        for content, value in zip(contents, found, strict=True)
+        for content, value in zip(contents, read_values, strict=True)
     ]

@@ -53,10 +53,10 @@ class TopicIds:
 
     def __call__(self, offset: int, content: bytes, is_key: bool) -> bytes | None:  # noqa: FBT001  # as `change_beginnings` calls
         """The new first five bytes of a key or value; None for a field that stays as it is."""
-        found = self._find(content, is_key=is_key)
-        if found is None:
+        judged = self._find(content, is_key=is_key)
+        if judged is None:
             return None
-        schema, doubt = found
+        schema, doubt = judged
         if doubt:
             self.counts.left[doubt] += 1
             self.counts.first.setdefault(doubt, offset)
@@ -68,13 +68,13 @@ class TopicIds:
 
     def uncounted(self, _offset: int, content: bytes, is_key: bool) -> bytes | None:  # noqa: FBT001  # as above
         """As a call, for a record that does not count."""
-        found = self._find(content, is_key=is_key)
-        return None if found is None else self._beginning(*found, content)
+        judged = self._find(content, is_key=is_key)
+        return None if judged is None else self._beginning(*judged, content)
 
     def id_in(self, content: bytes, *, is_key: bool) -> int | None:
         """The id in a key or value, where a subject of the topic and the schema prove it. Counts nothing."""
-        found = self._find(content, is_key=is_key)
-        return found[0].id if found is not None and found[1] in {"", NOT_MAPPED} else None
+        judged = self._find(content, is_key=is_key)
+        return judged[0].id if judged is not None and judged[1] in {"", NOT_MAPPED} else None
 
     def _find(self, content: bytes, *, is_key: bool) -> tuple[StoredSchema, str] | None:
         """The schema whose id a field begins with, and why the id is not to be changed; empty if it is."""

@@ -152,8 +152,10 @@ def test_a_restore_over_taken_ids_is_proven_and_decodes(registry: RegistryClient
         assert there == contents[0]
         reader = FramedReader(lambda: there)
         for record in site.target.read("second"):
-            found = [reader.read(content or b"") for content in (record.key, record.value)]
-            assert [(of.type, of.value) for of in found if of is not None] == [
+            read_values = [reader.read(content or b"") for content in (record.key, record.value)]
+            assert [
+                (framed_value.type, framed_value.value) for framed_value in read_values if framed_value is not None
+            ] == [
                 ("shop.Key", {"x": 5}),
                 ("shop.Order", {"x": 5}),
             ]

@@ -69,9 +69,9 @@ def test_the_plan_says_the_way_with_its_reason_and_the_first_ids(site: Site, the
         f"8 of 8 schema ids of the backup mean something else at {there.url}, or nothing: 1, 2, 3, 4, 5 and 3" in text
     )
     assert "ids in keys and values are rewritten: 8 ids are taken there: 1, 2, 3, 4, 5 and 3 more" in text
-    told = json.loads(restored(site, "plan", "--registry", there.url, "-o", "json").stdout)["schema_ids"]
-    assert (told["way"], told["held"], told["other"]) == ("rewrite", 8, [1, 2, 3, 4, 5, 6, 7, 8])
-    assert told["topics"] == [{"topic": "avro", "keys": [3], "values": [6], "is_proven": True}]
+    seen = json.loads(restored(site, "plan", "--registry", there.url, "-o", "json").stdout)["schema_ids"]
+    assert (seen["way"], seen["held"], seen["other"]) == ("rewrite", 8, [1, 2, 3, 4, 5, 6, 7, 8])
+    assert seen["topics"] == [{"topic": "avro", "keys": [3], "values": [6], "is_proven": True}]
 
 
 def test_what_was_left_ends_with_exit_code_3(site: Site, there: SchemaRegistryServer) -> None:

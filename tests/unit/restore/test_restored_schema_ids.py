@@ -232,13 +232,13 @@ def test_a_repartitioned_record_goes_to_the_partition_of_its_rewritten_key(
     assert (result.verified, result.topics["avro"].records) == (True, 2 * COUNT)
     assert result.schema_ids is not None
     assert result.schema_ids.topics["avro"] == RewriteCounts(changed=4 * COUNT)
-    found: list[bytes | None] = []
+    restored_values: list[bytes | None] = []
     for partition in range(5):
         records = site.target.read("avro", partition)
         assert {partition_for_key(record.key or b"", 5) for record in records} <= {partition}
-        found += [record.value for record in records]
+        restored_values += [record.value for record in records]
     values = [record.value for partition in range(2) for record in site.source.read("avro", partition)]
-    assert sorted(map(repr, meanings(there, found))) == sorted(map(repr, meanings(registry, values)))
+    assert sorted(map(repr, meanings(there, restored_values))) == sorted(map(repr, meanings(registry, values)))
 
 
 def test_a_part_of_a_batch_is_counted_as_far_as_it_is_restored(

@@ -133,21 +133,21 @@ def test_all_readers_see_the_same_changed_records(backup: Backup) -> None:
     pieces = list(SourcePieces(chain, backup.store).pieces())
     data = [piece for piece in pieces if isinstance(piece, DataPiece)]
     assert [(piece.start, piece.end) for piece in data] == [(0, 3), (3, 4), (5, 6), (6, 7)]
-    found = joined.from_iterable(decode(piece.batch, scan(piece.batch)[0]) for piece in data)
-    assert [(record.offset, record.value) for record in found] == expected(0, 1, 2, 3, 5, 6)
+    written_records = joined.from_iterable(decode(piece.batch, scan(piece.batch)[0]) for piece in data)
+    assert [(record.offset, record.value) for record in written_records] == expected(0, 1, 2, 3, 5, 6)
 
 
 def test_each_reading_makes_the_same_bytes(backup: Backup) -> None:
     log = [batch(*range(start, start + 50)) for start in range(0, 500, 50)]
     chain = replace(chain_of(backup, (0, 500, log)), rewrite=rewrite(backup, limit_bytes=200))
-    found = []
+    readings = []
     for proves in (False, True, False):
         rewritten_ids._OPENED.clear()  # as in another process
         batches = list(view_of(pickle.loads(pickle.dumps(chain)), backup, proves=proves).batches())
-        found.append([bytes(batch.header.view(batch.data)) for batch in batches])
-    assert found[0] == found[1] == found[2]
-    assert max(map(len, found[0])) <= 200
-    assert len(found[0]) > len(log)
+        readings.append([bytes(batch.header.view(batch.data)) for batch in batches])
+    assert readings[0] == readings[1] == readings[2]
+    assert max(map(len, readings[0])) <= 200
+    assert len(readings[0]) > len(log)
 
 
 def test_a_chain_stays_small_and_a_process_reads_the_schemas_once(
@@ -193,8 +193,8 @@ def test_records_that_no_consumer_sees_count_only_where_they_are_written(backup:
     assert values(view) == expected(3)
     assert counts_of([view.rewriting]) == RewriteCounts(changed=1)
     pieces = SourcePieces(chain, backup.store)
-    found = list(pieces.pieces())
-    assert [(piece.start, piece.committed) for piece in found if isinstance(piece, TransactionEnd)] == [
+    log_pieces = list(pieces.pieces())
+    assert [(piece.start, piece.committed) for piece in log_pieces if isinstance(piece, TransactionEnd)] == [
         (2, False),
         (4, True),
         (5, False),
@@ -218,12 +218,12 @@ def test_a_batch_that_grew_is_split_and_keeps_offsets_times_and_producer(backup:
     whole = replace(chain_of(backup, (0, 41, log)), rewrite=rewrite(backup, limit_bytes=150))
     batches = list(view_of(whole, backup).batches())
     assert len(batches) > 1
-    for found in batches:
-        data = found.header.view(found.data)
+    for part in batches:
+        data = part.header.view(part.data)
         verify_crc(data, scan(data))
-        assert (len(data) <= 150, found.header.producer_id, found.header.is_transactional) == (True, 7, True)
-        assert found.header.codec == codec
-    records = [record for found in batches for record in found.records()]
+        assert (len(data) <= 150, part.header.producer_id, part.header.is_transactional) == (True, 7, True)
+        assert part.header.codec == codec
+    records = [record for part in batches for record in part.records()]
     assert [(r.offset, r.timestamp_ms, r.value) for r in records] == [(n, n, number(n, NEW)) for n in range(0, 40, 2)]
 
 
@@ -260,7 +260,7 @@ def test_a_proof_decodes_the_first_of_each_id_and_one_in_a_thousand(
     backup: Backup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded = []
-    monkeypatch.setattr(rewritten_ids, "_is_same", lambda *found: decoded.append(found) or True)
+    monkeypatch.setattr(rewritten_ids, "_is_same", lambda *meanings: decoded.append(meanings) or True)
     count = 2 * SAMPLED_EVERY + 10
     log = [batch(*range(start, min(start + 500, count))) for start in range(0, count, 500)]
     chain = replace(chain_of(backup, (0, count, log)), rewrite=rewrite(backup))
