@@ -51,7 +51,9 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
     if prepared.registry is None:
         return prepared
     store, layout = prepared.backup.record_store, prepared.layout
-    if get_schema_ids(store, layout) is None:
+    if get_schema_ids(store, layout) is not None:
+        check_own(store, layout, layout.schema_ids_key)
+    else:
         lease.check()
         ids = _registered_ids(prepared, prepared.registry, admin)
         lease.check()
@@ -59,7 +61,6 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
     stored = get_schema_ids(store, layout)
     if stored is None:
         raise DamagedObject(f"{layout.schema_ids_key} was written but is missing", hint="run the same command again")
-    check_own(store, layout, layout.schema_ids_key)
     ids, ref = stored
     prepared = replace(prepared, schema_ids=replace(prepared.schema_ids, way=ids.way, merged=_merged(ids)))
     return _with_rewrite(prepared, IdRewrite(ref=ref)) if ids.way is SchemaIdsWay.REWRITE else prepared

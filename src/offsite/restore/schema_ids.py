@@ -1,23 +1,16 @@
 """What the schema ids in restored records mean at the target, and what a restore does about it, for the plan. Reads the
 first records and, where one is named, the registry of the target; changes nothing.
 
-Nobody sees an id in a plan, and over another registry it names another schema: consumers fail, or read nonsense. So the
-plan names the topics in which ids were seen. It claims nothing of topics in which none was. With a registry, the plan
-chooses among the ways to keep the records readable (`SchemaIdsWay`), and the restore carries it out before its first
-record (`registration`).
+Nobody sees an id in a plan, and over another registry it names another schema: consumers fail, or read nonsense. With a
+registry, the plan chooses among the ways to keep the records readable (`SchemaIdsWay`), and the restore carries it out
+before its first record (`registration`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 
-from offsite.log.records.batch_records import iterate
-from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, OffsiteError, SchemasRefused
 from offsite.model.journal import warned
 from offsite.model.names import amount, named
@@ -25,49 +18,20 @@ from offsite.model.options import SchemaIdsChoice, SchemaIdsWay
 from offsite.model.schema_registry import RegistrySnapshot, context_of
 from offsite.model.untrusted.text import printable
 from offsite.points.held_schemas import held_schemas
-from offsite.points.point_in_time import PartitionChain
 from offsite.repository.backup import Backup
 from offsite.repository.restores.schema_ids import RestoredSchemaIds, get_schemas
-from offsite.repository.segments.reader import SegmentReader
+from offsite.restore.topics_with_ids import TopicWithIds, some_ids, topics_with_ids
 from offsite.restore.write.plan import RestorePlan
-from offsite.schemas.framing import framed_schema_id
-from offsite.schemas.id_rewrite import TopicIds
 from offsite.schemas.meaning import other_meanings
 from offsite.schemas.read_registry import read_registry
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
-from offsite.stores.store import Store
 
-RECORDS_SAMPLED = 100
-"""Of a partition, from its beginning: a serializer frames each record, or none."""
-PARTITIONS_SAMPLED = 3
-"""Of a topic. A plan has to be quick with thousands of partitions in an object store."""
-TOPICS_SAMPLED = 1_000
-_READERS = 8
 _NAMED_MAX = 5
-_ALIKE_MIN, _ALIKE_IDS_MAX = 3, 5
-_LONG_BYTES = 8
-"""Numbers of eight bytes begin with a zero and a number that hardly changes, too."""
 _ELSEWHERE = "over another registry than the source's they mean something else, and a restore leaves them as they are"
 _FREE = "its ids are free at the target, and its subjects have no other versions there"
 _OTHERWISE = "if the registry does not keep the ids, they are rewritten instead"
 _ASKED = (SchemaIdsChoice.KEEP, SchemaIdsChoice.REWRITE)
 _SUBJECT_SHOWN = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicWithIds:
-    """A topic in whose first records ids were seen: `keys` and `values` have them, rising. `is_proven`: the backup has
-    schemas of these ids under subjects of the topic, and they decode the records. Otherwise all sampled keys, or all
-    sampled values, begin as records with ids do, and nothing in the backup proves it."""
-
-    topic: str
-    keys: tuple[int, ...] = ()
-    values: tuple[int, ...] = ()
-    is_proven: bool = True
-
-    def __str__(self) -> str:
-        columns = {"keys": self.keys, "values": self.values}
-        return f"{self.topic} ({', '.join(f'{name} {_some(ids)}' for name, ids in columns.items() if ids)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +62,7 @@ class SchemaIds:
         elif self.registry:
             yield (
                 f"{len(self.other):,} of {amount(self.held, 'schema id')} of the backup mean something else at "
-                f"{self.registry}, or nothing: {_some(self.other)}"
+                f"{self.registry}, or nothing: {some_ids(self.other)}"
             )
         if self.way is SchemaIdsWay.LEAVE:
             yield from self._left_notes()
@@ -136,10 +100,9 @@ class SchemaIds:
                 f"records of {named(self.by_new_keys, most=_NAMED_MAX, of='topics')} go to the partitions of their "
                 "rewritten keys, as those of producers at the target will"
             )
-
         if self.merged:
             yield (
-                f"{self.registry} has one schema for several of the backup, those of the ids {_some(self.merged)}: "
+                f"{self.registry} has one schema for several of the backup, those of the ids {some_ids(self.merged)}: "
                 "keys that differed in these ids alone are equal now, and compaction keeps one of them"
             )
 
@@ -169,7 +132,7 @@ class SchemaIdsRules:
     def foresee(self, plan: RestorePlan) -> tuple[SchemaIds, PlannedRegistry | None]:
         """The ids in the records of `plan`, and what the restore does about them. Without a registry, nothing is said
         where ids keep their meaning: on the cluster of the backup, and where the topic of the registry is restored
-        along. A damaged object of records is no error: its records are not sampled.
+        along.
 
         Raises `BadOption`, `SchemasRefused`, `DamagedObject` for schemas of the backup that a registry is to get, and
         the errors of `RegistryClient` and `read_registry`.
@@ -179,7 +142,7 @@ class SchemaIdsRules:
         if self.registry is None and (brings_topic or not self.is_other_cluster):
             return SchemaIds(), None
         held = self._schemas()
-        seen = SchemaIds(topics=tuple(_topics_with_ids(plan, held, self.backup.store)))
+        seen = SchemaIds(topics=tuple(topics_with_ids(plan, held, self.backup.store)))
         if self.registry is None:
             return seen, None
         ids = {schema.id for schema in held.schemas if not schema.context}
@@ -260,7 +223,7 @@ class SchemaIdsRules:
         if changed:
             raise SchemasRefused(
                 f"{RegistryClient(self._address).place} gives {amount(len(changed), 'schema id')} another meaning than "
-                f"when this restore began, or none: {_some([stored.by_id[schema_id] for schema_id in changed])}",
+                f"when this restore began, or none: {some_ids([stored.by_id[schema_id] for schema_id in changed])}",
                 hint="bring the registry back to what it was; or delete the target topics, and restore them anew",
             )
         return f"{amount(len(stored.ids), 'id')} found there, with the same meaning" if stored.ids else ""
@@ -271,7 +234,7 @@ def _obstacle(held: RegistrySnapshot, there: RegistrySnapshot, other: Sequence[i
     there is no obstacle."""
     taken = [schema_id for schema_id in other if ("", schema_id) in there.by_id]
     if taken:
-        return f"{amount(len(taken), 'id is', 'ids are')} taken there: {_some(taken)}"
+        return f"{amount(len(taken), 'id is', 'ids are')} taken there: {some_ids(taken)}"
     versions = {(version.subject, version.version): version.id for version in held.versions}
     subjects = {version.subject for version in held.versions}
     for version in there.versions:
@@ -288,68 +251,5 @@ def _held(backup: Backup) -> RegistrySnapshot:
         return RegistrySnapshot()
 
 
-def _topics_with_ids(plan: RestorePlan, held: RegistrySnapshot, store: Store) -> Iterator[TopicWithIds]:
-    chains = defaultdict[str, list[PartitionChain]](list)
-    for chain in plan.all_chains:
-        if chain.segments and len(chains[chain.source.topic]) < PARTITIONS_SAMPLED:
-            chains[chain.source.topic].append(chain)
-    names = [topic.source.topic for topic in plan.topics if chains[topic.source.topic]][:TOPICS_SAMPLED]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="schema-ids") as readers:
-        samples = readers.map(partial(_sample, store=store), (chains[name] for name in names))
-        for name, records in zip(names, samples, strict=True):
-            seen = _proven(name, records, held) or _alike(name, records)
-            if seen is not None:
-                yield seen
-
-
-def _sample(chains: Sequence[PartitionChain], *, store: Store) -> list[Record]:
-    records = list[Record]()
-    for chain in chains:
-        try:
-            records += islice(_records(chain, store), RECORDS_SAMPLED)
-        except OffsiteError as error:
-            warned("not_sampled", error=error.id, why=error.message, topic=chain.source.topic)
-    return records
-
-
-def _records(chain: PartitionChain, store: Store) -> Iterator[Record]:
-    for segment in chain.segments:
-        for chunk in SegmentReader(store=store, segment=segment).chunks(end=min(segment.end, chain.end)):
-            for header in chunk.batches:
-                if not header.is_control:
-                    yield from iterate(header.view(chunk.data), header)
-
-
-def _proven(topic: str, records: Iterable[Record], held: RegistrySnapshot) -> TopicWithIds | None:
-    of_topic, keys, values = TopicIds(held, topic, {}), set[int](), set[int]()
-    for record in records:
-        for content, is_key, ids in ((record.key, True, keys), (record.value, False, values)):
-            schema_id = None if content is None else of_topic.id_in(content, is_key=is_key)
-            if schema_id is not None:
-                ids.add(schema_id)
-    if not keys and not values:
-        return None
-    return TopicWithIds(topic=topic, keys=tuple(sorted(keys)), values=tuple(sorted(values)))
-
-
-def _alike(topic: str, records: Sequence[Record]) -> TopicWithIds | None:
-    keys = _alike_ids([record.key for record in records if record.key])
-    values = _alike_ids([record.value for record in records if record.value])
-    return TopicWithIds(topic=topic, keys=keys, values=values, is_proven=False) if keys or values else None
-
-
-def _alike_ids(contents: Sequence[bytes]) -> tuple[int, ...]:
-    """The numbers that look like ids, where all of `contents` have one; else nothing."""
-    ids = {framed_schema_id(content) for content in contents}
-    is_number = all(len(content) == _LONG_BYTES for content in contents)
-    if len(contents) < _ALIKE_MIN or len(ids) > _ALIKE_IDS_MAX or is_number or not ids.isdisjoint({None, 0}):
-        return ()
-    return tuple(sorted(schema_id for schema_id in ids if schema_id is not None))
-
-
 def _listed(topics: Sequence[TopicWithIds]) -> str:
     return named(list(map(str, topics)), most=_NAMED_MAX, of="topics")
-
-
-def _some(ids: Sequence[int]) -> str:
-    return named([str(schema_id) for schema_id in ids], most=_NAMED_MAX)

@@ -18,6 +18,7 @@ from offsite.model.errors import (
     BadOption,
     KafkaNotAuthorized,
     RestoreRefused,
+    RestoreTakenOver,
     SchemasRefused,
     StoreUnavailable,
     TargetNotEmpty,
@@ -618,3 +619,39 @@ def test_what_is_stored_of_ids_is_verified_and_removed_as_all_else(
         store.delete(key)
         store.put_if_absent(key, data)
     assert check_records(site.backup).damaged == ()
+
+
+def test_a_machine_without_a_memory_restores_all_the_same(  # noqa: PLR0917
+    site: Site,
+    registry: SchemaRegistryServer,
+    there: SchemaRegistryServer,
+    ids: FramedIds,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    take_ids(there, TAKEN)
+    backed_up(site, registry, ids)
+    assert restored(site, there, topics=["avro"]).verified is True
+
+
+def test_of_two_processes_one_decides(
+    site: Site,
+    registry: SchemaRegistryServer,
+    there: SchemaRegistryServer,
+    ids: FramedIds,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_ids(there, TAKEN)
+    backed_up(site, registry, ids)
+    put = registration.put_schema_ids
+
+    def after_another(store: Any, layout: Any, stored: RestoredSchemaIds, **more: Any) -> None:
+        put(store, layout, replace(stored, way=SchemaIdsWay.LEAVE, ids=()), **more)
+        put(store, layout, stored, **more)
+
+    monkeypatch.setattr(registration, "put_schema_ids", after_another)
+    with pytest.raises(RestoreTakenOver):
+        restored(site, there)
+    assert site.target.topics == {}

@@ -12,7 +12,8 @@ import pytest
 
 from offsite.model.errors import RegistryUnavailable
 from offsite.restore.plan_report import report_plan
-from offsite.restore.schema_ids import SchemaIds, TopicWithIds
+from offsite.restore.schema_ids import SchemaIds
+from offsite.restore.topics_with_ids import TopicWithIds
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 from tests.fake_cluster.site import Site
 from tests.schema_registry import SchemaRegistryServer, serving

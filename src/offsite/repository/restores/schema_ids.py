@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, RestoreTakenOver
 from offsite.model.options import SchemaIdsWay
 from offsite.model.schema_registry import MAX_ID, RegistrySnapshot
 from offsite.model.untrusted.json_codec import Count, integer_within
@@ -20,7 +20,7 @@ from offsite.repository.json_form import StoredForm
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.named_object import get_named, put_named
-from offsite.stores.store import Store
+from offsite.stores.store import PutResult, Store
 
 _ID = integer_within(0, MAX_ID)
 
@@ -77,10 +77,15 @@ def get_schemas(store: Store, ref: SnapshotRef | None) -> RegistrySnapshot:
 def put_schema_ids(
     store: Store, layout: RestoreLayout, ids: RestoredSchemaIds, *, on_record: Callable[[str, bytes], None]
 ) -> None:
-    """Store what the restore decided, unless it is decided. `on_record` gets key and bytes before."""
+    """Store what the restore decided. `on_record` gets key and bytes before. Raises `RestoreTakenOver` if another
+    process was faster."""
     data = _IDS.encode(ids)
     on_record(layout.schema_ids_key, data)
-    store.put_if_absent(layout.schema_ids_key, data)
+    if store.put_if_absent(layout.schema_ids_key, data) is PutResult.OTHER:
+        raise RestoreTakenOver(
+            f"another process decided about the schema ids of restore {layout.restore} at the same time",
+            hint="run the same command again when it has ended",
+        )
 
 
 def get_schema_ids(store: Store, layout: RestoreLayout) -> tuple[RestoredSchemaIds, SnapshotRef] | None:

@@ -1,0 +1,70 @@
+"""Schema ids of another registry, written by Spark's workers into a real cluster: what a consumer reads means what it
+meant, whatever compressed it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsite.backup.options import BackupRequest
+from offsite.backup.plan import plan_backup
+from offsite.backup.run import run_backup
+from offsite.demo.data import BASE_MS, DemoMessage, read_topic
+from offsite.model.selection import parse_selection
+from offsite.model.topic_choices import parse_renames
+from offsite.restore.plan import prepare_restore
+from offsite.restore.request import RestoreRequest
+from offsite.restore.run import run_restore
+from tests.framed_topics import ORDER, PRICE, address_of, framed, meanings, payload, take_ids
+from tests.integration.e2e.site import BACKUP, SLOTS, Site
+from tests.schema_registry import SchemaRegistryServer, serving
+
+COUNT = 300
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_what_every_codec_of_a_client_holds_gets_the_ids_of_the_target(site: Site, offsets: str) -> None:
+    with serving(SchemaRegistryServer()) as registry, serving(SchemaRegistryServer()) as there:
+        take_ids(there, 10)
+        topic = site.make_topic(partitions=2)
+        registry.register("price", json.dumps(PRICE))
+        used = [{"name": "shop.Price", "subject": "price", "version": 1}]
+        value_id = registry.register(f"{topic}-value", json.dumps(ORDER), references=used)
+        key_id = registry.register(f"{topic}-key", '{"title": "Key"}', schemaType="JSON")
+        for start, codec in enumerate(CODECS):
+            records = [
+                DemoMessage(
+                    key=framed(key_id, payload("json", number % 5)),
+                    value=framed(value_id, payload("avro", number)),
+                    timestamp_ms=BASE_MS + number,
+                    partition=number % 2,
+                )
+                for number in range(start * COUNT, (start + 1) * COUNT)
+            ]
+            site.produce(topic, records, compression_type=codec, linger_ms=50)
+        back_up(site, topic, registry)
+        request = RestoreRequest(
+            selection=parse_selection([topic]), renames=parse_renames([f"{topic}={topic}.back"]), offsets=offsets
+        )
+        prepared = prepare_restore(site.backup, site.cluster.admin, request, registry=address_of(there))
+        result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
+        assert (result.verified, result.findings) == (True, ())
+        assert result.schema_ids is not None
+        assert (result.schema_ids.changed, result.schema_ids.left) == (2 * len(CODECS) * COUNT, 0)
+        source = read_topic(site.cluster.bootstrap, topic)
+        back = read_topic(site.cluster.bootstrap, f"{topic}.back")
+        for partition in range(2):
+            before, after = source[partition], back[partition]
+            assert [(r.offset, r.timestamp_ms) for r in after] == [(r.offset, r.timestamp_ms) for r in before]
+            for column in ("key", "value"):
+                old, new = ([getattr(record, column) for record in log] for log in (before, after))
+                assert meanings(there, new) == meanings(registry, old)
+                assert new != old
+
+
+def back_up(site: Site, topic: str, registry: SchemaRegistryServer) -> None:
+    request = BackupRequest(backup=BACKUP, selection=parse_selection([topic]), registry=registry.url)
+    plan = plan_backup(site.repository, site.cluster.admin, request, slots=SLOTS)
+    run_backup(plan, repository=site.repository, kafka=site.cluster.config, runner=site.spark)
