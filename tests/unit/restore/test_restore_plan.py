@@ -10,9 +10,10 @@ from offsite.model.selection import parse_selection
 from offsite.model.topic_choices import parse_partition_counts, parse_renames
 from offsite.model.units import KIB
 from offsite.points.point_in_time import PartitionChain, PointInTime, SelectedChains, select_chains
-from offsite.repository.commit import Position, TopicShape
+from offsite.repository.commit import Position, SnapshotRef, TopicShape
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
+from offsite.restore.rewritten_ids import IdRewrite
 from offsite.restore.write.plan import PartitionRestore, RestorePlan, TargetTopic, plan_restore
 
 EMPTY_SEGMENT_HASH = "blake3:" + "0" * 64
@@ -195,7 +196,13 @@ def test_a_restore_keeps_all_that_its_chain_says() -> None:
     """A field that was forgotten here brought aborted records back."""
     source = partition("t", 1)
     chain = PartitionChain(
-        source=source, segments=(segment(source, 0, 5),), end=9, until_ms=7, left_out=(3,), hole_starts=(5,)
+        source=source,
+        segments=(segment(source, 0, 5),),
+        end=9,
+        until_ms=7,
+        left_out=(3,),
+        hole_starts=(5,),
+        rewrite=IdRewrite(ref=SnapshotRef(key="ids", hash="")),
     )
     restored = PartitionRestore.into("copy", chain)
     assert restored.chain == chain
