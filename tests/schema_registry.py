@@ -58,7 +58,7 @@ class SchemaRegistryServer:
         with self._lock:
             return self._answer(method, path, query, body)
 
-    def _answer(self, method: str, path: list[str], query: dict[str, str], body: dict[str, Any]) -> Answer:  # noqa: C901, PLR0911
+    def _answer(self, method: str, path: list[str], query: dict[str, str], body: dict[str, Any]) -> Answer:  # noqa: C901, PLR0911, PLR0912
         deleted = query.get("deleted") == "true"
         match method, path:
             case "GET", ["subjects"]:
@@ -75,6 +75,8 @@ class SchemaRegistryServer:
                 return self._register(subject, body)
             case "POST", ["subjects", subject]:
                 return self._look_up(subject, body, deleted)
+            case "DELETE", ["subjects", subject, *_] if self.modes.get(subject) == "READONLY":
+                return 422, _error(42205, f"Subject {subject} is in read-only mode")
             case "DELETE", ["subjects", subject]:
                 return self._delete(subject, self._seen(subject, True), query)
             case "DELETE", ["subjects", subject, "versions", number]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, TypeGuard
 
 from offsite.model.untrusted.json_codec import Key, Spare, integer_within
 
@@ -117,6 +117,11 @@ class RegistrySnapshot:
                 opened.add((used.context, used.id))
                 pending.append((used, iter(used.references)))
         return tuple(ordered.values())
+
+
+def is_id(value: object) -> TypeGuard[int]:
+    """Whether `value` can be an id or the number of a version."""
+    return type(value) is int and 0 <= value <= MAX_ID
 
 
 def context_of(subject: str) -> str:

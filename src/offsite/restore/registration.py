@@ -38,7 +38,7 @@ from offsite.restore.schema_ids import PlannedRegistry
 from offsite.restore.write.plan import BATCH_LIMIT
 from offsite.schemas.meaning import other_meanings
 from offsite.schemas.read_registry import read_versions
-from offsite.schemas.register import IdsNotKept, Registered, delete_again, register, register_same_ids
+from offsite.schemas.register import IdsNotKept, Registered, finish, register, register_same_ids
 from offsite.schemas.registry_client import RegistryClient
 
 _NAMED_MAX = 5
@@ -129,14 +129,16 @@ class _Registration:
                 f"{self._named(changed)}",
                 hint="restore into another registry, or use --schema-ids leave; no record was written",
             )
-        delete_again(self.client, registered)
+        finish(self.client, registered, self.schemas)
         return SchemaIdsWay.REWRITE, registered.ids, there
 
     def _kept(self) -> dict[int, int]:
         """Register under the same ids. Raises `IdsNotKept`."""
         registered = register_same_ids(self.client, self.schemas)
-        _, changed = self._read_back(registered)
-        delete_again(self.client, registered)
+        try:
+            _, changed = self._read_back(registered)
+        finally:
+            finish(self.client, registered, self.schemas)
         if changed:
             raise IdsNotKept(f"it shows others than were registered: {self._named(changed)}")
         return registered.ids

@@ -24,6 +24,7 @@ from offsite.restore.topics_with_ids import TopicWithIds, some_ids, topics_with_
 from offsite.restore.write.plan import RestorePlan
 from offsite.schemas.meaning import other_meanings
 from offsite.schemas.read_registry import read_registry
+from offsite.schemas.register import IMPORT
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 
 _NAMED_MAX = 5
@@ -201,9 +202,11 @@ class SchemaIdsRules:
         self, held: RegistrySnapshot, there: RegistrySnapshot, wanted: Collection[int]
     ) -> tuple[SchemaIdsWay, str]:
         other = [schema_id for schema_id in other_meanings(held, there) if schema_id in wanted]
+        obstacle, left_open = _obstacle(held, there, other), _left_open(held, there)
+        if left_open and not obstacle and self.choice is not SchemaIdsChoice.REWRITE:
+            return SchemaIdsWay.KEEP, f"an import of {amount(len(left_open), 'subject')} broke off there, and goes on"
         if not other:
             return SchemaIdsWay.SAME, "each id means the same at the target"
-        obstacle = _obstacle(held, there, other)
         if self.choice is SchemaIdsChoice.KEEP and obstacle:
             raise SchemasRefused(
                 f"{RegistryClient(self._address).place} cannot take the schemas under their ids: {obstacle}",
@@ -241,6 +244,13 @@ def _obstacle(held: RegistrySnapshot, there: RegistrySnapshot, other: Sequence[i
         if version.subject in subjects and versions.get((version.subject, version.version)) != version.id:
             return f"subject {printable(version.subject)[:_SUBJECT_SHOWN]!r} exists there with other versions"
     return ""
+
+
+def _left_open(held: RegistrySnapshot, there: RegistrySnapshot) -> set[str]:
+    """The subjects of `held` that are in mode IMPORT there, and were not at the source: nobody can register there."""
+    own = {settings.subject for settings in held.settings if settings.mode == IMPORT}
+    subjects = {version.subject for version in held.versions} - own
+    return subjects & {settings.subject for settings in there.settings if settings.mode == IMPORT}
 
 
 def _held(backup: Backup) -> RegistrySnapshot:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from itertools import pairwise
 
 from offsite.model.errors import BadRegistry
-from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of
+from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of, is_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
 
@@ -30,13 +30,14 @@ class IdsNotKept(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """`ids`: from ids of the snapshot to those of the registry. `versions`: likewise, by subject. `refused`: versions
-    that the registry did not take, in sentences. `deleted`: versions of the registry that are registered only now, and
-    deleted in the snapshot: see `delete_again`."""
+    that the registry did not take, in sentences. For `finish`: `deleted` are versions of the registry that are
+    registered only now, and deleted in the snapshot; `opened` are subjects in mode IMPORT."""
 
     ids: dict[int, int] = field(default_factory=dict)
     versions: dict[tuple[str, int], int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     deleted: list[tuple[str, int]] = field(default_factory=list)
+    opened: set[str] = field(default_factory=set)
 
     @property
     def places(self) -> Iterator[tuple[str, int]]:
@@ -70,36 +71,40 @@ def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
 
 
 def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    """Register every version under its id and number, and set the modes of subjects as they were. A version that is
-    there under its id and number stays, so that a begun import goes on. Raises `IdsNotKept` at the first difference;
-    what was registered until then stays, under ids of the registry's own. Raises the errors of `client`, too."""
-    modes = {settings.subject: settings.mode for settings in snapshot.settings}
-    registered, opened = Registered(), list[str]()
+    """Register every version under its id and number, in mode IMPORT, which stays until `finish`. A version that is
+    there under its id and number stays, so that an import that broke off goes on. Raises `IdsNotKept` at the first
+    difference; what was registered until then stays, under ids of the registry's own. Raises the errors of `client`,
+    too."""
+    registered, left_open = Registered(), dict[str, bool]()
     _set_compatibility(client, snapshot)
-    is_done = False
     try:
         for version, schema in _in_order(snapshot):
-            if not _has(client, version):
-                if version.subject not in opened:
-                    _open_for_import(client, version.subject)
-                    opened.append(version.subject)
+            subject = version.subject
+            if subject not in left_open:
+                left_open[subject] = _is_open(client, subject)
+                registered.opened.update([subject] if left_open[subject] else [])
+            is_new = not _has(client, version)
+            if is_new:
+                _open_for_import(client, subject, registered)
                 _import(client, version, schema, registered)
+            if version.is_deleted and (is_new or left_open[subject]):  # nobody but that import can have registered it
+                registered.deleted.append((subject, version.version))
             registered.ids[version.id] = version.id
-            registered.versions[version.subject, version.version] = version.version
-        is_done = True
-    finally:
-        if not is_done:
-            delete_again(client, registered)
-        for subject in opened:
-            mode = modes.get(subject) if is_done else None
-            client.send("PUT", "mode", subject, body={"mode": mode or "READWRITE"})
+            registered.versions[subject, version.version] = version.version
+    except BaseException:
+        finish(client, registered, RegistrySnapshot())
+        raise
     return registered
 
 
-def delete_again(client: RegistryClient, registered: Registered) -> None:
-    """Delete, softly, what was registered although it was deleted: its id is explained all the same."""
+def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySnapshot) -> None:
+    """Delete again, softly, what was deleted: its id is explained all the same. And set the modes of imported subjects
+    as they were."""
     for subject, number in registered.deleted:
         client.send("DELETE", "subjects", subject, "versions", str(number))
+    modes = {settings.subject: settings.mode for settings in snapshot.settings}
+    for subject in sorted(registered.opened):
+        client.send("PUT", "mode", subject, body={"mode": modes.get(subject) or "READWRITE"})
 
 
 def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:
@@ -112,12 +117,21 @@ def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> No
             client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
 
 
-def _open_for_import(client: RegistryClient, subject: str) -> None:
+def _is_open(client: RegistryClient, subject: str) -> bool:
+    """Whether the subject itself is in mode IMPORT: an import broke off."""
+    answer = client.get("mode", subject)
+    return isinstance(answer.value, dict) and answer.value.get("mode") == IMPORT
+
+
+def _open_for_import(client: RegistryClient, subject: str, registered: Registered) -> None:
+    if subject in registered.opened:
+        return
     answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
     if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:  # the subject has versions: those of an import that broke off
         answer = client.send("PUT", "mode", subject, query={"force": "true"}, body={"mode": IMPORT})
     if not answer.is_well or not isinstance(answer.value, dict) or answer.value.get("mode") != IMPORT:
         raise IdsNotKept(f"the registry {client.place} has no mode {IMPORT} for {subject!r} ({answer.status})")
+    registered.opened.add(subject)
 
 
 def _has(client: RegistryClient, version: SubjectVersion) -> bool:
@@ -137,8 +151,6 @@ def _import(client: RegistryClient, version: SubjectVersion, schema: StoredSchem
     shown = _place(client, client.get("subjects", version.subject, "versions", str(version.version)))
     if shown != (version.id, version.version):
         raise IdsNotKept(f"the registry {client.place} does not keep id {version.id} of {_named(version)}")
-    if version.is_deleted:
-        registered.deleted.append((version.subject, version.version))
 
 
 def _named(version: SubjectVersion) -> str:
@@ -197,6 +209,6 @@ def _place(client: RegistryClient, answer: RegistryAnswer) -> tuple[int, int] | 
         return None
     value = answer.value if isinstance(answer.value, dict) else {}
     schema_id, version = value.get("id"), value.get("version")
-    if type(schema_id) is not int or type(version) is not int:
+    if not is_id(schema_id) or not is_id(version):
         raise BadRegistry(f"the registry {client.place} shows a version without its id or number")
     return schema_id, version

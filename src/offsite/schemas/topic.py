@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeGuard
 
 from offsite.log.records.record import Record
 from offsite.model.schema_registry import (
     AVRO,
-    MAX_ID,
     RegistrySnapshot,
     SchemaReference,
     StoredSchema,
     SubjectVersion,
     context_of,
+    is_id,
 )
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
@@ -32,14 +31,14 @@ def read_schemas_topic(records: Iterable[Record]) -> RegistrySnapshot:
         subject, version = value.get("subject"), value.get("version")
         if key.get("keytype") == _SCHEMA and (schema := _schema(value)) is not None:
             schemas[schema.context, schema.id] = schema
-            if isinstance(subject, str) and _is_number(version):
+            if isinstance(subject, str) and is_id(version):
                 deleted = value.get("deleted") is True
                 versions[subject, version] = SubjectVersion(
                     subject=subject, version=version, id=schema.id, is_deleted=deleted
                 )
         elif key.get("keytype") == _SCHEMA and record.value is None:
             versions.pop((str(key.get("subject")), _number(key.get("version"))), None)
-        elif key.get("keytype") == _DELETE_SUBJECT and _is_number(version):
+        elif key.get("keytype") == _DELETE_SUBJECT and is_id(version):
             for place in [(name, number) for name, number in versions if name == subject and number <= version]:
                 versions[place] = replace(versions[place], is_deleted=True)
     return RegistrySnapshot(schemas=tuple(sorted(schemas.values())), versions=tuple(sorted(versions.values())))
@@ -59,7 +58,7 @@ def with_schemas_of(snapshot: RegistrySnapshot, other: RegistrySnapshot) -> Regi
 
 def _schema(value: dict[str, object]) -> StoredSchema | None:
     schema_id, text, subject = value.get("id"), value.get("schema"), value.get("subject")
-    if not _is_number(schema_id) or not isinstance(text, str):
+    if not is_id(schema_id) or not isinstance(text, str):
         return None
     return StoredSchema(
         context=context_of(subject) if isinstance(subject, str) else "",
@@ -74,16 +73,12 @@ def _references(listed: object) -> Iterator[SchemaReference]:
     for reference in listed if isinstance(listed, list) else ():
         if isinstance(reference, dict):
             name, subject, version = (reference.get(member) for member in ("name", "subject", "version"))
-            if isinstance(subject, str) and _is_number(version):
+            if isinstance(subject, str) and is_id(version):
                 yield SchemaReference(name=name if isinstance(name, str) else "", subject=subject, version=version)
 
 
-def _is_number(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= MAX_ID
-
-
 def _number(value: object) -> int:
-    return value if _is_number(value) else -1
+    return value if is_id(value) else -1
 
 
 def _json_object(data: bytes | None) -> dict[str, object]:

@@ -655,3 +655,21 @@ def test_of_two_processes_one_decides(
     with pytest.raises(RestoreTakenOver):
         restored(site, there)
     assert site.target.topics == {}
+
+
+def test_an_import_whose_process_was_killed_goes_on_to_its_end(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+) -> None:
+    """All versions are there. Their subjects are in mode IMPORT, in which no producer can register."""
+    backed_up(site, registry, ids)
+    restored(site, there, rename=["*=first-*"])
+    there.modes |= dict.fromkeys(there.subjects, "IMPORT")
+    plan = site.plan_restore(registry=address_of(there))
+    assert (plan.schema_ids.way, plan.schema_ids.why) == (
+        SchemaIdsWay.KEEP,
+        "an import of 8 subjects broke off there, and goes on",
+    )
+    before = registrations(there)
+    assert restored(site, there).verified is True
+    assert set(there.modes.values()) == {"READWRITE"}
+    assert registrations(there) == before

@@ -11,8 +11,9 @@ import pytest
 from offsite.model.errors import BadRegistry
 from offsite.model.schema_registry import RegistrySnapshot, SchemaReference, StoredSchema, SubjectVersion
 from offsite.schemas.read_registry import read_registry
-from offsite.schemas.register import IdsNotKept, Registered, _in_order, delete_again, register_same_ids
+from offsite.schemas.register import IdsNotKept, Registered, _in_order, finish
 from offsite.schemas.register import register as register_only
+from offsite.schemas.register import register_same_ids as register_same_only
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 from tests.schema_registry import SchemaRegistryServer, serving
 
@@ -28,9 +29,14 @@ def client_of(server: SchemaRegistryServer) -> RegistryClient:
 
 
 def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    """Register, and delete again what was deleted."""
     registered = register_only(client, snapshot)
-    delete_again(client, registered)
+    finish(client, registered, snapshot)
+    return registered
+
+
+def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
+    registered = register_same_only(client, snapshot)
+    finish(client, registered, snapshot)
     return registered
 
 
@@ -48,6 +54,8 @@ def snapshot() -> RegistrySnapshot:
         server.register("s99", avro("Third"), metadata={"properties": {"a": "b"}})
         server.register("other", avro("R1"))
         server.answer("DELETE", "/subjects/s99/versions/2", {})
+        server.register("s98", avro("Again"))
+        server.answer("DELETE", "/subjects/s98/versions/2", {})
         server.modes["s98"] = "READONLY"
         return read_registry(client_of(server))
 
@@ -60,7 +68,7 @@ def test_an_import_keeps_ids_versions_deletions_and_modes(
     target: SchemaRegistryServer, snapshot: RegistrySnapshot
 ) -> None:
     target.register("mine", avro("Mine"))
-    delete_again(client_of(target), register_same_ids(client_of(target), snapshot))
+    register_same_ids(client_of(target), snapshot)
     copied = read_registry(client_of(target))
     assert set(snapshot.schemas) <= set(copied.schemas)
     assert set(snapshot.versions) <= set(copied.versions)
@@ -79,7 +87,7 @@ def test_taken_ids_are_mapped(target: SchemaRegistryServer, snapshot: RegistrySn
     assert meanings(snapshot, registered.ids) <= meanings(copied, {})
     assert registered.versions["s99", 1] == 2, "the subject had a version of its own"
     deleted = {(version.subject, version.version) for version in copied.versions if version.is_deleted}
-    assert deleted == {("s99", 3)}
+    assert deleted == {("s98", 2), ("s99", 3)}
     for schema in snapshot.schemas:
         new = copied.by_id["", registered.ids[schema.id]]
         texts = [used.text for used in copied.with_references(new)]
@@ -147,12 +155,11 @@ def test_an_import_that_broke_off_goes_on(
     target.interfere = lambda _method, _path: None
     if was_killed:  # its last requests were not sent either
         target.modes |= {subject: "IMPORT" for subject, mode in target.modes.items() if subject and mode == "READWRITE"}
-    delete_again(client_of(target), register_same_ids(client_of(target), snapshot))
+    register_same_ids(client_of(target), snapshot)
     copied = read_registry(client_of(target))
     assert set(snapshot.schemas) <= set(copied.schemas)
-    assert {(v.subject, v.version, v.id) for v in snapshot.versions} == {
-        (v.subject, v.version, v.id) for v in copied.versions
-    }
+    assert snapshot.versions == copied.versions
+    assert "IMPORT" not in target.modes.values(), "no subject stays open for imports"
 
 
 def test_a_subject_that_is_new_gets_its_compatibility_first(target: SchemaRegistryServer) -> None:
@@ -191,3 +198,13 @@ def test_a_version_that_is_refused_is_named(target: SchemaRegistryServer, snapsh
 
     target.interfere = refuse
     assert register(client_of(target), snapshot).refused == ["version 1 of 'other': 409 (incompatible)"]
+
+
+@pytest.mark.parametrize("number", ["1", None, True, -1, 1 << 31, 1.5])
+def test_an_id_that_is_none_is_refused(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, number: object
+) -> None:
+    answer = json.dumps({"id": number, "version": 1, "schema": "", "subject": ""}).encode()
+    target.interfere = lambda method, _path: (200, answer, {}) if method == "POST" else None
+    with pytest.raises(BadRegistry, match="shows a version without its id or number"):
+        register(client_of(target), snapshot)
