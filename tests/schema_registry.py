@@ -81,6 +81,12 @@ class SchemaRegistryServer:
                 return self._delete(subject, self._seen(subject, True), query)
             case "DELETE", ["subjects", subject, "versions", number]:
                 return self._delete(subject, [int(number)], query)
+            case "GET", ["schemas", "ids", number]:
+                every = (
+                    v.body for versions in self.subjects.values() for v in versions.values() if v.id == int(number)
+                )
+                body = next(every, None)
+                return (404, _error(40403, "Schema not found")) if body is None else (200, body)
             case "GET", ["schemas"]:
                 places = [(name, number) for name in sorted(self.subjects) for number in self._seen(name, deleted)]
                 shown = [self._shown(name, number) for name, number in self._page(places, query)]

@@ -37,7 +37,7 @@ from offsite.restore.rewritten_ids import IdRewrite
 from offsite.restore.schema_ids import PlannedRegistry
 from offsite.restore.write.plan import BATCH_LIMIT
 from offsite.schemas.meaning import other_meanings
-from offsite.schemas.read_registry import read_versions
+from offsite.schemas.read_registry import read_versions, with_ids
 from offsite.schemas.register import IdsNotKept, Registered, finish, register, register_same_ids
 from offsite.schemas.registry_client import RegistryClient
 
@@ -145,7 +145,7 @@ class _Registration:
 
     def _read_back(self, registered: Registered) -> tuple[RegistrySnapshot, tuple[int, ...]]:
         """The schemas as the registry shows them, and the ids of the backup that mean something else there."""
-        there = read_versions(self.client, registered.places)
+        there = with_ids(self.client, read_versions(self.client, registered.places), registered.ids.values())
         return there, other_meanings(self.schemas, there, registered.ids)
 
     def _named(self, ids: tuple[int, ...]) -> str:

@@ -23,7 +23,7 @@ from offsite.repository.restores.schema_ids import RestoredSchemaIds, get_schema
 from offsite.restore.topics_with_ids import TopicWithIds, some_ids, topics_with_ids
 from offsite.restore.write.plan import RestorePlan
 from offsite.schemas.meaning import other_meanings
-from offsite.schemas.read_registry import read_registry
+from offsite.schemas.read_registry import read_registry, with_ids
 from offsite.schemas.register import IMPORT
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
 
@@ -222,10 +222,11 @@ class SchemaIdsRules:
 
     def _check_stored(self, stored: RestoredSchemaIds, held: RegistrySnapshot, there: RegistrySnapshot) -> str:
         """Why the decision of an earlier run still holds. Raises `SchemasRefused` where it does not."""
-        changed = other_meanings(held, there, stored.by_id)
+        client = RegistryClient(self._address)
+        changed = other_meanings(held, with_ids(client, there, stored.by_id.values()), stored.by_id)
         if changed:
             raise SchemasRefused(
-                f"{RegistryClient(self._address).place} gives {amount(len(changed), 'schema id')} another meaning than "
+                f"{client.place} gives {amount(len(changed), 'schema id')} another meaning than "
                 f"when this restore began, or none: {some_ids([stored.by_id[schema_id] for schema_id in changed])}",
                 hint="bring the registry back to what it was; or delete the target topics, and restore them anew",
             )

@@ -94,6 +94,18 @@ def read_versions(
     return reading.snapshot()
 
 
+def with_ids(client: RegistryClient, snapshot: RegistrySnapshot, ids: Iterable[int]) -> RegistrySnapshot:
+    """`snapshot` with those of `ids`, in the default context, that it lacks, as consumers ask for them: a registry may
+    explain the ids of a deleted subject, and show none of its versions (Apicurio). Raises as `read_registry`."""
+    missing = sorted({schema_id for schema_id in ids if ("", schema_id) not in snapshot.by_id})
+    if not missing:
+        return snapshot
+    reading = _Reading(client=client, clock=SystemClock(), limit_s=READ_LIMIT_S)
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
+        schemas = reading.read_ids(threads, missing)
+    return replace(snapshot, schemas=tuple(sorted((*snapshot.schemas, *schemas))))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Reading:
     """What was read so far: `listed` versions by subject, with those that are deleted; what is `shown` by subject and
@@ -134,6 +146,18 @@ class _Reading:
         for subject, version in places:
             self.listed.setdefault(subject, {})[version] = False
         self._take(schema for schema in self._each(threads, self._version, places) if schema is not None)
+
+    def read_ids(self, threads: ThreadPoolExecutor, ids: Sequence[int]) -> list[StoredSchema]:
+        self.end_s = self.clock.monotonic_s() + self.limit_s
+        return [schema for schema in self._each(threads, self._by_id, ids) if schema is not None]
+
+    def _by_id(self, schema_id: int) -> StoredSchema | None:
+        answer = self.client.get("schemas", "ids", str(schema_id))
+        if answer.is_absent:
+            return None
+        if not isinstance(answer.value, dict):
+            raise self._wrong(f"shows id {schema_id} as no object")
+        return self._schema({**answer.value, "subject": "", "version": 1, "id": schema_id}).schema
 
     def snapshot(self) -> RegistrySnapshot:
         schemas: dict[tuple[str, int], StoredSchema] = {}

@@ -11,7 +11,7 @@ from offsite.model.schema_registry import RegistrySnapshot, SchemaReference
 from offsite.repository.snapshots.registry_snapshot import REGISTRY
 from offsite.sandbox import SandboxInfo
 from offsite.schemas.framing import FramedReader
-from offsite.schemas.read_registry import read_registry
+from offsite.schemas.read_registry import read_registry, with_ids
 from offsite.schemas.register import IdsNotKept, register_same_ids
 from offsite.schemas.register import register as register_all
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
@@ -101,6 +101,16 @@ def test_a_schema_that_was_deleted_for_ever_stays_known(registry: RegistryClient
     assert [schema.id for schema in after.schemas if schema.is_gone] == [gone]
     assert [version.subject for version in after.versions] == ["kept"]
     assert after.by_id["", gone].text == before.by_id["", gone].text
+
+
+def test_the_ids_of_a_deleted_subject_are_known(registry: RegistryClient) -> None:
+    """What a restore has registered, and deleted again as it was, is there when the restore goes on."""
+    deleted = register(registry, "deleted", proto("deleted"))
+    register(registry, "kept", proto("kept"))
+    assert registry.send("DELETE", "subjects", "deleted").is_well
+    there = with_ids(registry, read(registry), [deleted])
+    assert there.by_id["", deleted].kind == "PROTOBUF"
+    assert "message Deleted" in there.by_id["", deleted].text
 
 
 def test_schemas_of_another_registry_are_registered_over_taken_ids(registry: RegistryClient) -> None:

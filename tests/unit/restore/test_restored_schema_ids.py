@@ -673,3 +673,60 @@ def test_an_import_whose_process_was_killed_goes_on_to_its_end(
     assert restored(site, there).verified is True
     assert set(there.modes.values()) == {"READWRITE"}
     assert registrations(there) == before
+
+
+@pytest.mark.parametrize("taken", [0, TAKEN], ids=["kept", "rewritten"])
+def test_a_deleted_subject_whose_versions_are_not_shown_is_known_by_its_ids(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds, taken: int
+) -> None:
+    """As at Apicurio, also for a restore that goes on."""
+    there.hides_deleted = True
+    take_ids(there, taken)
+    for subject in ("avro-value", "json-key"):
+        registry.answer("DELETE", f"/subjects/{subject}", {})
+    backed_up(site, registry, ids)
+    assert restored(site, there, rename=["*=first-*"]).verified is True
+    assert all(version.is_deleted for version in there.subjects["avro-value"].values())
+    key = Api.PRODUCE, TopicPartition(topic="avro", partition=0)
+    site.target.failing[key], site.target.passing[key] = DENIED, 1
+    with pytest.raises(KafkaNotAuthorized):
+        restored(site, there, topics=["avro"])
+    site.target.failing.clear()
+    result = restored(site, there, topics=["avro"])
+    assert (result.resumed, result.verified) == (True, True)
+
+
+SCHEMA_RECORD = {"subject": "avro-value", "version": 1, "id": 7, "schema": json.dumps(PRICE)}
+
+
+@pytest.fixture
+def with_topic(site: Site) -> Site:
+    """A source whose registry keeps its schemas in a topic that clients can read."""
+    site.source.make_topic("_schemas", cleanup_policy="compact")
+    key = {"keytype": "SCHEMA", "subject": "avro-value", "version": 1}
+    site.source.write("_schemas", [json.dumps(SCHEMA_RECORD).encode()], key=json.dumps(key).encode())
+    site.source.make_topic("avro", retention_ms="-1")
+    site.source.write("avro", [framed(7, b"\x02")])
+    site.back_up("*")
+    return site
+
+
+def test_schemas_of_a_topic_are_brought_as_well(with_topic: Site, there: SchemaRegistryServer) -> None:
+    take_ids(there, TAKEN)
+    result = restored(with_topic, there, exclude=["_schemas"])
+    assert (result.verified, result.schema_ids and result.schema_ids.changed) == (True, 1)
+    assert with_topic.target.values("avro") == [framed(TAKEN + 1, b"\x02")]
+
+
+def test_the_topic_of_a_registry_brings_its_own_ids(with_topic: Site, there: SchemaRegistryServer) -> None:
+    take_ids(there, TAKEN)
+    plan = with_topic.plan_restore(registry=address_of(there))
+    assert (plan.schema_ids.way, plan.schema_ids.why) == (
+        SchemaIdsWay.LEAVE,
+        "the topic of the schema registry is restored along",
+    )
+    with pytest.raises(BadOption, match="both bring schemas to the target"):
+        with_topic.plan_restore(registry=address_of(there), schema_ids="rewrite")
+    assert restored(with_topic, there).verified is True
+    assert with_topic.target.values("avro") == [framed(7, b"\x02")]
+    assert registrations(there) == 0
