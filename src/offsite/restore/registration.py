@@ -32,7 +32,7 @@ from offsite.repository.restores.schema_ids import (
 )
 from offsite.restore.lease import RestoreLease
 from offsite.restore.plan import PlannedRestore
-from offsite.restore.preflight import batch_limit_bytes, read_broker_defaults
+from offsite.restore.preflight import read_broker_defaults
 from offsite.restore.rewritten_ids import IdRewrite
 from offsite.restore.schema_ids import PlannedRegistry
 from offsite.restore.write.plan import BATCH_LIMIT
@@ -62,7 +62,9 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
     if stored is None:
         raise DamagedObject(f"{layout.schema_ids_key} was written but is missing", hint="run the same command again")
     ids, ref = stored
-    prepared = replace(prepared, schema_ids=replace(prepared.schema_ids, way=ids.way, merged=_merged(ids)))
+    planned = prepared.schema_ids
+    why = planned.why if ids.way is planned.way else f"{planned.registry} does not keep the ids that it is given"
+    prepared = replace(prepared, schema_ids=replace(planned, way=ids.way, why=why, merged=_merged(ids)))
     return _with_rewrite(prepared, IdRewrite(ref=ref)) if ids.way is SchemaIdsWay.REWRITE else prepared
 
 
@@ -155,19 +157,17 @@ class _Registration:
 
 
 def _limits(prepared: PlannedRestore, admin: ClusterAdmin) -> Iterator[BatchLimit]:
-    """The largest batch that each target takes while records are written."""
+    """The largest batch that each target takes once it is restored."""
     defaults = read_broker_defaults(admin.settings)
     settings = {decision.topic: decision for decision in prepared.record.settings}
     existing = [decision.topic for decision in prepared.record.settings if not decision.create]
     configs = admin.topic_configs(existing, with_defaults=True) if existing else {}
     for topic in prepared.plan.topics:
         decision = settings[topic.target]
-        limit_bytes = (
-            batch_limit_bytes(decision, defaults)
-            if decision.create
-            else setting_number(configs[topic.target], BATCH_LIMIT, topic.largest_batch_bytes)
-        )
-        yield BatchLimit(topic=topic.source.topic, size_bytes=limit_bytes)
+        at_end = {name: value for name, value in decision.at_end if value is not None}
+        own = dict(configs.get(topic.target, {})) or dict(decision.configs) | at_end
+        limit_bytes = setting_number(own, BATCH_LIMIT, defaults.max_batch_bytes)
+        yield BatchLimit(topic=topic.source.topic, size_bytes=max(limit_bytes, topic.largest_batch_bytes))
 
 
 def _with_rewrite(prepared: PlannedRestore, rewrite: IdRewrite) -> PlannedRestore:

@@ -278,11 +278,15 @@ def test_the_limit_of_each_target_is_stored_with_the_restore(
 ) -> None:
     take_ids(there, TAKEN)
     backed_up(site, registry, ids)
+    for topic, limit in (("small", "2000"), ("tiny", "10")):
+        site.source.make_topic(topic, retention_ms="-1", max_message_bytes=limit)
+        site.source.write(topic, [b"v"])
+    site.back_up()
     site.target.make_topic("json", partitions=2, retention_ms="-1", max_message_bytes="5000")
-    result = restored(site, there)
-    stored = stored_ids(site, result.restore)
-    assert {limit.topic: limit.size_bytes for limit in stored.limits}["json"] == 5000
-    assert {limit.topic: limit.size_bytes for limit in stored.limits}["avro"] > 100_000
+    stored = stored_ids(site, restored(site, there).restore)
+    limits = {limit.topic: limit.size_bytes for limit in stored.limits}
+    assert (limits["json"], limits["small"], limits["avro"]) == (5000, 2000, 1024 * 1024 + 12)
+    assert limits["tiny"] > 10, "the batches that it has already"
 
 
 def stored_ids(site: Site, restore: str) -> RestoredSchemaIds:
@@ -416,12 +420,14 @@ def test_a_registry_that_keeps_no_ids_turns_the_plan_to_rewriting(
     backed_up(site, registry, ids)
     there.imports = False
     assert site.plan_restore(registry=address_of(there)).schema_ids.way is SchemaIdsWay.KEEP
-    with pytest.raises(SchemasRefused, match="does not keep the ids of schemas"):
-        restored(site, there, schema_ids="keep")
-    assert site.target.topics == {}
+    with serving(SchemaRegistryServer(imports=False)) as another:
+        with pytest.raises(SchemasRefused, match="does not keep the ids of schemas"):
+            restored(site, another, schema_ids="keep")
+        assert site.target.topics == {}
     result = restored(site, there)
     assert result.schema_ids is not None
     assert (result.verified, result.schema_ids.way) == (True, SchemaIdsWay.REWRITE)
+    assert any(f"{there.url} does not keep the ids that it is given" in note for note in result.notes)
     check_meanings(site, registry, there)
 
 
