@@ -138,7 +138,7 @@ class IdRewriting:
             record = records[offset]
             now = record.key if is_key else record.value
             before, after = self._opened.source.read(content), self._opened.there.read(now or b"")
-            if self.finding is None and not _is_same(before, after, self._opened.ids[schema_id]):
+            if self.finding is None and not _is_same(before, after):
                 self.finding = _other_meaning(offset, schema_id, self._opened.ids[schema_id], is_key=is_key)
         samples.clear()
 
@@ -158,9 +158,9 @@ class _Samples:
             self.fields.append((offset, content, is_key, schema_id))
 
 
-def _is_same(before: FramedValue | None, after: FramedValue | None, schema_id: int) -> bool:
+def _is_same(before: FramedValue | None, after: FramedValue | None) -> bool:
     """Whether both mean the same. A number that is none equals nothing, so texts are compared, too."""
-    if before is None or after is None or after.schema_id != schema_id:
+    if before is None or after is None:
         return False
     meanings = [(value.kind, value.type, value.value) for value in (before, after)]
     return meanings[0] == meanings[1] or repr(meanings[0]) == repr(meanings[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain as joined
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import fastavro
 import pytest
+from crc32c import crc32c
 
-from offsite.log.batch import scan, verify_crc
+from offsite.log.batch import CRC_START, scan, verify_crc
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
@@ -68,14 +70,20 @@ def backup(tmp_path: Path) -> Backup:
     return new_backup(open_store(str(tmp_path)))
 
 
-def rewrite(backup: Backup, *, limit_bytes: int | None = None, there: RegistrySnapshot | None = None) -> IdRewrite:
+def rewrite(
+    backup: Backup,
+    *,
+    limit_bytes: int | None = None,
+    held: RegistrySnapshot | None = None,
+    there: RegistrySnapshot | None = None,
+) -> IdRewrite:
     layout = RestoreLayout(backup=backup.layout, restore="r")
     ids = RestoredSchemaIds(
         way=SchemaIdsWay.REWRITE,
         registry="http://there",
         ids=(MappedId(id=OLD, there=NEW),),
         limits=() if limit_bytes is None else (BatchLimit(topic=SOURCE.topic, size_bytes=limit_bytes),),
-        schemas=put_schemas(backup.store, layout, registry(OLD)),
+        schemas=put_schemas(backup.store, layout, held or registry(OLD)),
         there=put_schemas(backup.store, layout, there or registry(NEW)),
     )
     put_schema_ids(backup.store, layout, ids, on_record=lambda _key, _data: None)
@@ -200,6 +208,18 @@ def test_records_that_no_consumer_sees_count_only_where_they_are_written(backup:
         (5, False),
     ]
     assert counts_of([pieces.rewriting]).changed == 4
+
+
+def test_a_marker_is_never_an_id(backup: Backup) -> None:
+    """The epoch of a coordinator may look like one."""
+    marker = bytearray(make_control_batch(3, producer_id=7, committed=True))
+    marker[-7:-1] = struct.pack(">hi", 0, OLD << 8)
+    struct.pack_into(">I", marker, 17, crc32c(bytes(marker[CRC_START:])))
+    text = json.dumps({"type": "record", "name": "Byte", "fields": [{"name": "x", "type": "int"}]})
+    made = rewrite(backup, held=registry(OLD, text), there=registry(NEW, text))
+    chain = replace(chain_of(backup, (0, 4, [batch(0, 1, 2), bytes(marker)])), rewrite=made)
+    *_, last = stored_log(chain, backup.store)
+    assert bytes(last.header.view(last.data)) == bytes(marker)
 
 
 def test_what_is_left_is_told_with_the_first_offset(backup: Backup) -> None:
