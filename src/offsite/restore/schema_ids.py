@@ -69,6 +69,11 @@ class SchemaIds:
             yield from self._left_notes()
         else:
             yield from self._way_notes()
+        if alike := [topic for topic in self.topics if not topic.is_proven]:
+            yield (
+                f"records begin as those with schema ids do in {_listed(alike)}, and the backup has no schema under a "
+                f"subject of the topic to prove it: if they are ids, {_ELSEWHERE}"
+            )
 
     def _left_notes(self) -> Iterator[str]:
         if self.why:
@@ -78,11 +83,6 @@ class SchemaIds:
         if proven:
             way = "" if self.registry else "; --registry URL compares them with the registry of the target"
             yield f"schema ids are in the records of {_listed(proven)}: {_ELSEWHERE}{way}"
-        if alike := [topic for topic in self.topics if not topic.is_proven]:
-            yield (
-                f"records begin as those with schema ids do in {_listed(alike)}, and the backup has no schema under a "
-                f"subject of the topic to prove it: if they are ids, {_ELSEWHERE}"
-            )
 
     def _way_notes(self) -> Iterator[str]:
         before = ", as an earlier run of this restore decided" if self.decided_before else ""

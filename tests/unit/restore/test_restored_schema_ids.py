@@ -736,3 +736,15 @@ def test_the_topic_of_a_registry_brings_its_own_ids(with_topic: Site, there: Sch
     assert restored(with_topic, there).verified is True
     assert with_topic.target.values("avro") == [framed(7, b"\x02")]
     assert registrations(there) == 0
+
+
+@pytest.mark.parametrize("taken", [0, TAKEN], ids=["kept", "rewritten"])
+def test_topics_whose_schemas_the_backup_lacks_are_named_whatever_becomes_of_the_others(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds, taken: int
+) -> None:
+    take_ids(there, taken)
+    site.source.make_topic("elsewhere", retention_ms="-1")
+    site.source.write("elsewhere", [framed(900, b"text")] * 3)
+    backed_up(site, registry, ids)
+    notes = report_plan(site.plan_restore(registry=address_of(there))).notes
+    assert any(note.startswith("records begin as those with schema ids do in elsewhere (values 900)") for note in notes)
