@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import pairwise
 
-from offsite.model.errors import BadRegistry
+from offsite.model.errors import BadRegistry, RegistryDenied
 from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of, is_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
@@ -108,13 +109,14 @@ def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySna
 
 
 def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:
-    """A registry without this setting goes without: it may refuse a version then, which is told."""
+    """A registry without this setting, or that denies it, goes without: it may refuse a version then, which is told."""
     for settings in snapshot.settings:
         subject = settings.subject
         if not settings.compatibility or not subject or context_of(subject):
             continue
         if client.get("subjects", subject, "versions", deleted="true").is_absent:
-            client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
+            with suppress(RegistryDenied):
+                client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
 
 
 def _is_open(client: RegistryClient, subject: str) -> bool:
@@ -126,7 +128,10 @@ def _is_open(client: RegistryClient, subject: str) -> bool:
 def _open_for_import(client: RegistryClient, subject: str, registered: Registered) -> None:
     if subject in registered.opened:
         return
-    answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
+    try:
+        answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
+    except RegistryDenied as error:
+        raise IdsNotKept(f"this login may not set the mode {IMPORT} of {subject!r}") from error
     if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:  # the subject has versions: those of an import that broke off
         answer = client.send("PUT", "mode", subject, query={"force": "true"}, body={"mode": IMPORT})
     if not answer.is_well or not isinstance(answer.value, dict) or answer.value.get("mode") != IMPORT:

@@ -208,3 +208,17 @@ def test_an_id_that_is_none_is_refused(
     target.interfere = lambda method, _path: (200, answer, {}) if method == "POST" else None
     with pytest.raises(BadRegistry, match="shows a version without its id or number"):
         register(client_of(target), snapshot)
+
+
+def test_a_login_that_may_only_register_goes_without_compatibility(target: SchemaRegistryServer) -> None:
+    with serving(SchemaRegistryServer()) as server:
+        server.register("orders-value", avro("A"))
+        server.config["orders-value"] = {"compatibilityLevel": "NONE"}
+        snapshot = read_registry(client_of(server))
+    target.interfere = lambda method, _path: (403, b"{}", {}) if method == "PUT" else None
+    assert register(client_of(target), snapshot).refused == []
+    with pytest.raises(IdsNotKept, match="this login may not set the mode IMPORT"):
+        register_same_ids(client_of(target), RegistrySnapshot(schemas=snapshot.schemas, versions=(VERSION_2,)))
+
+
+VERSION_2 = SubjectVersion(subject="orders-value", version=2, id=1)
