@@ -124,7 +124,7 @@ def prepare_restore(
         settings=with_originals(settings, existing, asides),
         preserved=tuple(sorted(verdict.target for verdict in offsets if verdict.preserve)),
     )
-    schema_ids, planned_registry = situation.schema_ids(plan, registry)
+    schema_ids, planned_registry = situation.schema_ids(plan, point, registry)
     return PlannedRestore(
         backup=backup,
         record=record,
@@ -217,7 +217,7 @@ class _Situation:
         return check_settings(self.admin, plan.topics, existing, circumstances)
 
     def schema_ids(
-        self, plan: RestorePlan, registry: RegistryAddress | None
+        self, plan: RestorePlan, point: PointInTime, registry: RegistryAddress | None
     ) -> tuple[SchemaIds, PlannedRegistry | None]:
         """What the restore does with ids of schemas; an earlier run of the same restore may have decided it."""
         stored = None
@@ -226,6 +226,7 @@ class _Situation:
             stored = get_schema_ids(self.backup.record_store, layout)
         rules = SchemaIdsRules(
             backup=self.backup,
+            commit=point.commit,
             choice=self.request.schema_ids,
             registry=registry,
             is_other_cluster=self.backup.descriptor.cluster_id != self.cluster_id,

@@ -117,6 +117,13 @@ class _Registration:
                     ) from error
                 decided("schema_ids_rewritten", why=f"the registry does not keep ids: {error}")
         registered = register(self.client, self.schemas)
+        try:
+            return SchemaIdsWay.REWRITE, registered.ids, self._checked(registered)
+        finally:
+            finish(self.client, registered, self.schemas)
+
+    def _checked(self, registered: Registered) -> RegistrySnapshot:
+        """What was registered under other ids, as read back. Raises `SchemasRefused`."""
         if registered.refused:
             raise SchemasRefused(
                 f"{self.client.place} refuses {amount(len(registered.refused), 'schema')} of the backup: "
@@ -131,8 +138,7 @@ class _Registration:
                 f"{self._named(changed)}",
                 hint="restore into another registry, or use --schema-ids leave; no record was written",
             )
-        finish(self.client, registered, self.schemas)
-        return SchemaIdsWay.REWRITE, registered.ids, there
+        return there
 
     def _kept(self) -> dict[int, int]:
         """Register under the same ids. Raises `IdsNotKept`."""

@@ -20,6 +20,7 @@ from offsite.model.untrusted.text import printable
 from offsite.points.held_schemas import held_schemas
 from offsite.repository.backup import Backup
 from offsite.repository.restores.schema_ids import RestoredSchemaIds, get_schemas
+from offsite.repository.state import BackupState
 from offsite.restore.topics_with_ids import TopicWithIds, some_ids, topics_with_ids
 from offsite.restore.write.plan import RestorePlan
 from offsite.schemas.meaning import other_meanings
@@ -121,10 +122,12 @@ class PlannedRegistry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaIdsRules:
-    """What decides about schema ids: `choice` of a person, the `registry` of the target, if it is named, and what an
-    earlier run of the same restore has `stored`. `is_other_cluster`: than that of the backup."""
+    """What decides about schema ids: the `commit` that is restored, `choice` of a person, the `registry` of the target,
+    if it is named, and what an earlier run of the same restore has `stored`. `is_other_cluster`: than that of the
+    backup."""
 
     backup: Backup
+    commit: BackupState
     choice: SchemaIdsChoice
     registry: RegistryAddress | None
     is_other_cluster: bool
@@ -178,8 +181,8 @@ class SchemaIdsRules:
         if self.stored is not None and self.stored.schemas is not None:
             return get_schemas(self.backup.record_store, self.stored.schemas)
         if self.registry is None or self.choice is SchemaIdsChoice.LEAVE:
-            return _held(self.backup)
-        return held_schemas(self.backup)
+            return _held(self.backup, self.commit)
+        return held_schemas(self.backup, self.commit)
 
     def _decide(
         self, held: RegistrySnapshot, there: RegistrySnapshot, *, brings_topic: bool
@@ -254,9 +257,9 @@ def _left_open(held: RegistrySnapshot, there: RegistrySnapshot) -> set[str]:
     return subjects & {settings.subject for settings in there.settings if settings.mode == IMPORT}
 
 
-def _held(backup: Backup) -> RegistrySnapshot:
+def _held(backup: Backup, commit: BackupState) -> RegistrySnapshot:
     try:
-        return held_schemas(backup)
+        return held_schemas(backup, commit)
     except OffsiteError as error:
         warned("schemas_not_read", error=error.id, why=error.message)
         return RegistrySnapshot()

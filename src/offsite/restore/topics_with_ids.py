@@ -21,7 +21,7 @@ from offsite.model.schema_registry import RegistrySnapshot
 from offsite.points.point_in_time import PartitionChain
 from offsite.repository.segments.reader import SegmentReader
 from offsite.restore.write.plan import RestorePlan
-from offsite.schemas.framing import framed_schema_id
+from offsite.schemas.framing import PREFIX, framed_schema_id
 from offsite.schemas.id_rewrite import TopicIds
 from offsite.stores.store import Store
 
@@ -107,7 +107,7 @@ def _alike(topic: str, records: Sequence[Record]) -> TopicWithIds | None:
 
 def _alike_ids(contents: Sequence[bytes]) -> tuple[int, ...]:
     """The numbers that look like ids, where all of `contents` have one; else nothing."""
-    ids = {framed_schema_id(content) for content in contents}
+    ids = {framed_schema_id(content) if len(content) > PREFIX.size else None for content in contents}
     is_number = all(len(content) == _LONG_BYTES for content in contents)
     if len(contents) < _ALIKE_MIN or len(ids) > _ALIKE_IDS_MAX or is_number or not ids.isdisjoint({None, 0}):
         return ()

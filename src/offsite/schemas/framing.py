@@ -44,8 +44,8 @@ class FramedValue:
 
 
 def framed_schema_id(data: bytes) -> int | None:
-    """The schema id of `data`, if framed."""
-    if len(data) <= PREFIX.size:
+    """The schema id of `data`, if framed. A prefix alone is: an Avro record without fields has no bytes."""
+    if len(data) < PREFIX.size:
         return None
     magic, schema_id = PREFIX.unpack_from(data)
     return schema_id if magic == 0 else None

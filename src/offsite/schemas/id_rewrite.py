@@ -80,7 +80,9 @@ class TopicIds:
         """The schema whose id a field begins with, and why the id is not to be changed; empty if it is."""
         schema_id = framed_schema_id(content)
         schema = None if schema_id is None else self._snapshot.by_id.get(("", schema_id))
-        return None if schema is None else (schema, self._doubt(schema, content, is_key=is_key))
+        if schema is None or (len(content) == PREFIX.size and not self._reader.fits(schema, content)):
+            return None  # five bytes are no sign of an id, unless its schema has values without bytes
+        return schema, self._doubt(schema, content, is_key=is_key)
 
     def _beginning(self, schema: StoredSchema, doubt: str, content: bytes) -> bytes | None:
         beginning = b"" if doubt else PREFIX.pack(0, self._ids[schema.id])

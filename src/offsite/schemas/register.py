@@ -16,11 +16,14 @@ from http import HTTPStatus
 from itertools import pairwise
 
 from offsite.model.errors import BadRegistry, RegistryDenied
+from offsite.model.journal import warned
 from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of, is_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
 
 IMPORT = "IMPORT"
+_OPEN_MODES = frozenset({"", "READWRITE", IMPORT})
+"""Of a subject that an import may set. Somebody closed the others."""
 _SUBJECT_SHOWN = 100
 
 
@@ -51,11 +54,22 @@ def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
     Raises the errors of `client`, and `BadRegistry` for an answer of another form."""
     registered = Registered()
     _set_compatibility(client, snapshot)
+    try:
+        _register(client, snapshot, registered)
+    except BaseException:
+        finish(client, registered, RegistrySnapshot())
+        raise
+    return registered
+
+
+def _register(client: RegistryClient, snapshot: RegistrySnapshot, registered: Registered) -> None:
     for version, schema in _in_order(snapshot):
         body = _body(schema, registered)
         look_up = {"deleted": "true"} if version.is_deleted else {}
         place = had = _place(client, client.send("POST", "subjects", version.subject, query=look_up, body=body))
+        before: frozenset[int] = frozenset()
         if place is None:
+            before = _numbers(client, version.subject) if version.is_deleted else before
             answer = client.send("POST", "subjects", version.subject, "versions", body=body)
             if not answer.is_well:
                 registered.refused.append(f"{_named(version)}: {answer.status}{answer.message}")
@@ -66,9 +80,17 @@ def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
         registered.versions[version.subject, version.version] = place[1]
         if registered.ids.setdefault(version.id, place[0]) != place[0]:
             registered.refused.append(f"{_named(version)}: it has another id than its schema")
-        if version.is_deleted and had is None:
-            registered.deleted.append((version.subject, place[1]))
-    return registered
+        there = version.subject, place[1]
+        if version.is_deleted and had is None and place[1] not in before:
+            registered.deleted.append(there)
+        elif not version.is_deleted and there in registered.deleted:  # deleted, and registered again
+            registered.deleted.remove(there)
+
+
+def _numbers(client: RegistryClient, subject: str) -> frozenset[int]:
+    """The versions of a subject, before one is registered: a registry may look up by other rules than it registers."""
+    listed = client.get("subjects", subject, "versions", deleted="true").value
+    return frozenset(filter(is_id, listed if isinstance(listed, list) else ()))
 
 
 def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
@@ -76,16 +98,19 @@ def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Reg
     there under its id and number stays, so that an import that broke off goes on. Raises `IdsNotKept` at the first
     difference; what was registered until then stays, under ids of the registry's own. Raises the errors of `client`,
     too."""
-    registered, left_open = Registered(), dict[str, bool]()
+    registered, left_open, modes = Registered(), dict[str, bool](), dict[str, object]()
     _set_compatibility(client, snapshot)
     try:
         for version, schema in _in_order(snapshot):
             subject = version.subject
             if subject not in left_open:
-                left_open[subject] = _is_open(client, subject)
+                modes[subject] = _mode(client, subject)
+                left_open[subject] = modes[subject] == IMPORT
                 registered.opened.update([subject] if left_open[subject] else [])
             is_new = not _has(client, version)
             if is_new:
+                if modes[subject] not in _OPEN_MODES:
+                    raise IdsNotKept(f"subject {subject[:_SUBJECT_SHOWN]!r} has a mode of its own there")
                 _open_for_import(client, subject, registered)
                 _import(client, version, schema, registered)
             if version.is_deleted and (is_new or left_open[subject]):  # nobody but that import can have registered it
@@ -102,10 +127,15 @@ def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySna
     """Delete again, softly, what was deleted: its id is explained all the same. And set the modes of imported subjects
     as they were."""
     for subject, number in registered.deleted:
-        client.send("DELETE", "subjects", subject, "versions", str(number))
+        answer = client.send("DELETE", "subjects", subject, "versions", str(number))
+        if not answer.is_well and not answer.is_absent:
+            warned("schema_not_deleted", subject=subject, version=number, why=f"{answer.status}{answer.message}")
     modes = {settings.subject: settings.mode for settings in snapshot.settings}
     for subject in sorted(registered.opened):
-        client.send("PUT", "mode", subject, body={"mode": modes.get(subject) or "READWRITE"})
+        mode = modes.get(subject) or "READWRITE"
+        answer = client.send("PUT", "mode", subject, body={"mode": mode})
+        if not answer.is_well:
+            warned("schema_mode_not_set", subject=subject, mode=mode, why=f"{answer.status}{answer.message}")
 
 
 def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:
@@ -119,10 +149,10 @@ def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> No
                 client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
 
 
-def _is_open(client: RegistryClient, subject: str) -> bool:
-    """Whether the subject itself is in mode IMPORT: an import broke off."""
+def _mode(client: RegistryClient, subject: str) -> object:
+    """The mode of the subject itself, empty without one. Where it is IMPORT, an import broke off."""
     answer = client.get("mode", subject)
-    return isinstance(answer.value, dict) and answer.value.get("mode") == IMPORT
+    return answer.value.get("mode", "") if isinstance(answer.value, dict) else ""
 
 
 def _open_for_import(client: RegistryClient, subject: str, registered: Registered) -> None:

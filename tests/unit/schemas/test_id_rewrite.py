@@ -150,3 +150,18 @@ def test_a_batch_keeps_all_but_the_ids(codec: int) -> None:
 def test_a_batch_without_an_id_is_the_same_batch() -> None:
     batch = batch_of([Record(0, 5, 0, b"k", b"v"), Record(1, 5, 0, None, None)], 4)
     assert change_beginnings(batch, scan(batch)[0], TopicIds(SNAPSHOT, "orders", IDS)) == (batch, 0)
+
+
+@pytest.mark.parametrize("text", ['{"type": "record", "name": "Ping", "fields": []}', '"null"'])
+def test_a_value_without_bytes_has_an_id_all_the_same(text: str) -> None:
+    """Confluent's serializer frames a record without fields as a prefix alone."""
+    schema = StoredSchema(id=9, kind="AVRO", text=text)
+    snapshot = RegistrySnapshot(
+        schemas=(schema,), versions=(SubjectVersion(subject="pings-value", version=1, id=9),)
+    )
+    ids = TopicIds(snapshot, "pings", {9: 1009})
+    assert ids(0, framed(9, b""), False) == framed(1009, b"")
+    assert ids.counts.rewritten == 1
+    other = TopicIds(snapshot, "others", {9: 1009})
+    assert other(0, framed(9, b""), False) is None
+    assert dict(other.counts.left) == {NO_SUBJECT: 1}

@@ -222,3 +222,50 @@ def test_a_login_that_may_only_register_goes_without_compatibility(target: Schem
 
 
 VERSION_2 = SubjectVersion(subject="orders-value", version=2, id=1)
+
+
+def test_a_version_that_was_deleted_and_registered_again_lives(target: SchemaRegistryServer) -> None:
+    with serving(SchemaRegistryServer()) as server:
+        server.register("orders-value", avro("A"))
+        server.answer("DELETE", "/subjects/orders-value/versions/1", {})
+        server.register("orders-value", avro("A"))
+        snapshot = read_registry(client_of(server))
+    assert [version.is_deleted for version in snapshot.versions] == [True, False]
+    register(client_of(target), snapshot)
+    assert [version.is_deleted for version in target.subjects["orders-value"].values()] == [False]
+
+
+def test_a_version_that_was_there_is_not_deleted_though_a_look_up_misses_it(target: SchemaRegistryServer) -> None:
+    """A registry may look up a text as it is, and register it by what it says."""
+    with serving(SchemaRegistryServer()) as server:
+        server.register("orders-value", avro("A"))
+        server.answer("DELETE", "/subjects/orders-value/versions/1", {})
+        snapshot = read_registry(client_of(server))
+    target.register("orders-value", avro("A"))
+    look_ups = 0
+
+    def miss(method: str, path: str) -> tuple[int, bytes, dict[str, str]] | None:
+        nonlocal look_ups
+        look_ups += method == "POST" and path.startswith("/subjects/orders-value?deleted")
+        return (404, b"{}", {}) if look_ups == 1 and "?deleted" in path and method == "POST" else None
+
+    target.interfere = miss
+    register(client_of(target), snapshot)
+    assert [version.is_deleted for version in target.subjects["orders-value"].values()] == [False]
+
+
+def test_a_subject_that_somebody_closed_is_not_opened(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    target.modes["s99"] = "READONLY"
+    with pytest.raises(IdsNotKept, match="subject 's99' has a mode of its own there"):
+        register_same_ids(client_of(target), snapshot)
+    assert target.modes["s99"] == "READONLY"
+
+
+def test_what_cannot_be_set_back_is_told(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, caplog: pytest.LogCaptureFixture
+) -> None:
+    registered = register_same_only(client_of(target), snapshot)
+    target.interfere = lambda method, _path: (422, b"{}", {}) if method in {"PUT", "DELETE"} else None
+    finish(client_of(target), registered, snapshot)
+    assert "schema_not_deleted" in caplog.text
+    assert "schema_mode_not_set" in caplog.text
