@@ -204,9 +204,9 @@ def _prepare(
 
 
 def _registry(url: str | None, config: Path | None) -> RegistryAddress | None:
-    from offsite.schemas.registry_settings import read_registry_at
+    from offsite.schemas.registry_settings import read_registry_if_named
 
-    return read_registry_at(url, config) if url else None
+    return read_registry_if_named(url, config)
 
 
 class SparkWords(TypedDict, total=False):

@@ -18,8 +18,13 @@ def meaning_of(schema: StoredSchema) -> object:
         if schema.kind == PROTOBUF:
             text = parse_proto(schema.text, name="").SerializeToString(deterministic=True)
         else:
-            text = json.loads(schema.text)
+            text = json.dumps(json.loads(schema.text, parse_float=_number), sort_keys=True)  # in Python, 1 is True
     return schema.kind, text
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def other_meanings(

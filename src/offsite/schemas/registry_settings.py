@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsite.kafka.config import TokenEndpoint, TokenSource
 from offsite.kafka.security_settings import ClientSettings, read_tls
-from offsite.model.errors import BadKafkaConfig, BadRegistry
+from offsite.model.errors import BadKafkaConfig, BadOption, BadRegistry
 from offsite.model.journal import warned
 from offsite.model.machine import exposure
 from offsite.model.secret import Secret
@@ -74,6 +74,15 @@ def registry_at(url: str, access: RegistryAddress) -> RegistryAddress:
             hint=f"use https; or set {IN_CLEAR}=true in the file of --registry-config",
         )
     return address
+
+
+def read_registry_if_named(url: str | None, config: Path | None) -> RegistryAddress | None:
+    """As `read_registry_at`; None where no registry is named. Raises `BadOption` for a login without one."""
+    if url:
+        return read_registry_at(url, config)
+    if config is not None:
+        raise BadOption("--registry-config works only with a registry", hint="add --registry URL")
+    return None
 
 
 def read_registry_at(url: str, config: Path | None) -> RegistryAddress:

@@ -748,3 +748,38 @@ def test_topics_whose_schemas_the_backup_lacks_are_named_whatever_becomes_of_the
     backed_up(site, registry, ids)
     notes = report_plan(site.plan_restore(registry=address_of(there))).notes
     assert any(note.startswith("records begin as those with schema ids do in elsewhere (values 900)") for note in notes)
+
+
+@pytest.mark.parametrize("taken", [0, TAKEN], ids=["kept", "rewritten"])
+def test_a_commit_is_restored_with_its_own_versions_though_the_registry_was_emptied_since(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds, taken: int
+) -> None:
+    take_ids(there, taken)
+    backed_up(site, registry, ids)
+    commit = site.backup.state().seq
+    registry.subjects.clear()
+    write_records(site.source, "avro", [ids.record("avro", 1, COUNT)])
+    site.back_up("*", registry=registry.url)
+    assert site.backup.state().seq > commit
+    result = restored(site, there, commit=commit)
+    assert result.verified is True
+    assert result.schema_ids is not None
+    assert (result.schema_ids.way, result.schema_ids.left) == (
+        SchemaIdsWay.REWRITE if taken else SchemaIdsWay.KEEP,
+        0,
+    )
+    assert set(ids.by_subject) <= set(there.subjects)
+
+
+def test_a_refused_schema_leaves_no_deleted_version_living(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+) -> None:
+    take_ids(there, TAKEN)
+    registry.answer("DELETE", "/subjects/avro-key", {})
+    backed_up(site, registry, ids)
+    there.interfere = lambda method, path: (
+        (409, b"{}", {}) if method == "POST" and path == "/subjects/json-value/versions" else None
+    )
+    with pytest.raises(SchemasRefused):
+        restored(site, there)
+    assert [version.is_deleted for version in there.subjects["avro-key"].values()] == [True]

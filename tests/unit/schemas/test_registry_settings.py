@@ -9,7 +9,12 @@ import pytest
 from offsite.kafka.config import TokenSource
 from offsite.model.errors import BadOption, BadRegistry
 from offsite.schemas.registry_client import BasicLogin, RegistryAddress
-from offsite.schemas.registry_settings import parse_registry_config, read_registry_config, registry_at
+from offsite.schemas.registry_settings import (
+    parse_registry_config,
+    read_registry_config,
+    read_registry_if_named,
+    registry_at,
+)
 
 
 def read(*lines: str) -> RegistryAddress:
@@ -61,6 +66,12 @@ def test_what_cannot_be_used_is_refused_with_its_line_and_without_the_secret(lin
     with pytest.raises(BadRegistry, match=problem) as refused:
         read(line)
     assert "secret" not in refused.value.message
+
+
+def test_a_login_without_a_registry_is_refused(tmp_path: Path) -> None:
+    assert read_registry_if_named(None, None) is None
+    with pytest.raises(BadOption, match="works only with a registry"):
+        read_registry_if_named(None, tmp_path / "login.properties")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

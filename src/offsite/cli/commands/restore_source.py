@@ -60,11 +60,11 @@ class RestoreOptions:
 
     def target_registry(self) -> RegistryAddress | None:
         """The schema registry of the target, if it is named. Raises `BadOption`, `BadRegistry`."""
-        if not self.registry:
+        if not self.registry and self.registry_config is None:
             return None
-        from offsite.schemas.registry_settings import read_registry_at
+        from offsite.schemas.registry_settings import read_registry_if_named
 
-        return read_registry_at(self.registry, self.registry_config)
+        return read_registry_if_named(self.registry, self.registry_config)
 
 
 def named_backup(
