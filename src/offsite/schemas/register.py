@@ -109,9 +109,7 @@ def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Reg
                 registered.opened.update([subject] if left_open[subject] else [])
             is_new = not _has(client, version)
             if is_new:
-                if modes[subject] not in _OPEN_MODES:
-                    raise IdsNotKept(f"subject {subject[:_SUBJECT_SHOWN]!r} has a mode of its own there")
-                _open_for_import(client, subject, registered)
+                _open_for_import(client, subject, modes[subject], registered)
                 _import(client, version, schema, registered)
             if version.is_deleted and (is_new or left_open[subject]):  # nobody but that import can have registered it
                 registered.deleted.append((subject, version.version))
@@ -155,9 +153,12 @@ def _mode(client: RegistryClient, subject: str) -> object:
     return answer.value.get("mode", "") if isinstance(answer.value, dict) else ""
 
 
-def _open_for_import(client: RegistryClient, subject: str, registered: Registered) -> None:
+def _open_for_import(client: RegistryClient, subject: str, before: object, registered: Registered) -> None:
+    """Set the mode of a subject whose mode was `before`."""
     if subject in registered.opened:
         return
+    if before not in _OPEN_MODES:
+        raise IdsNotKept(f"subject {subject[:_SUBJECT_SHOWN]!r} has a mode of its own there")
     try:
         answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
     except RegistryDenied as error:

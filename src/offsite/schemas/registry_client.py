@@ -27,7 +27,7 @@ from offsite.model.errors import BadOption, BadRegistry, RegistryDenied, Registr
 from offsite.model.machine import is_loopback
 from offsite.model.secret import Secret, masked
 from offsite.model.units import MIB
-from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, has_halves, parse_json
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.model.untrusted.text import printable
 
@@ -219,9 +219,12 @@ class RegistryClient:
 
     def _parse(self, body: bytes) -> JsonValue:
         try:
-            return parse_json(body, max_bytes=ANSWER_BYTES_MAX, decoder=STRICT)  # type: ignore[return-value]
+            value = parse_json(body, max_bytes=ANSWER_BYTES_MAX, decoder=STRICT)
         except BadJson as error:
             raise BadRegistry(f"the registry {self.place} answers with {error}", hint=_URL_HINT) from error
+        if has_halves(body, value):
+            raise BadRegistry(f"the registry {self.place} answers with text that is no Unicode", hint=_URL_HINT)
+        return value  # type: ignore[return-value]
 
     def _unavailable(self, what: str) -> RegistryUnavailable:
         return RegistryUnavailable(

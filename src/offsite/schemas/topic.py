@@ -16,7 +16,7 @@ from offsite.model.schema_registry import (
     context_of,
     is_id,
 )
-from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.model.untrusted.bounded_json import BadJson, has_halves, parse_json
 
 _SCHEMA, _DELETE_SUBJECT = "SCHEMA", "DELETE_SUBJECT"
 
@@ -86,4 +86,4 @@ def _json_object(data: bytes | None) -> dict[str, object]:
         parsed = parse_json(data or b"")
     except BadJson:
         return {}
-    return parsed if isinstance(parsed, dict) else {}
+    return parsed if isinstance(parsed, dict) and not has_halves(data or b"", parsed) else {}

@@ -264,3 +264,17 @@ def test_an_interrupt_while_the_registry_is_read_loses_no_copied_record(
         users.carry_out(users.plan_backup("users", registry=registry.url), memory=memory)
     (position,) = users.backup.state().positions.values()
     assert (position.end, users.backup.state().registry, memory.registry.is_behind) == (1, None, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"), [("/config", b'{"compatibilityLevel": "\\ud800"}'), ("/subjects?", b'["\\ud800"]')]
+)
+def test_text_that_is_none_costs_the_commit_nothing(
+    users: Site, registry: SchemaRegistryServer, path: str, answer: bytes
+) -> None:
+    """Half of a character could be stored, and never be read again."""
+    registry.interfere = lambda _method, target: (200, answer, {}) if target.startswith(path) else None
+    result = users.back_up("users", registry=registry.url)
+    assert users.backup.state().registry is None
+    assert result.registry is not None
+    assert "no Unicode" in result.registry.problem

@@ -156,9 +156,7 @@ def test_a_batch_without_an_id_is_the_same_batch() -> None:
 def test_a_value_without_bytes_has_an_id_all_the_same(text: str) -> None:
     """Confluent's serializer frames a record without fields as a prefix alone."""
     schema = StoredSchema(id=9, kind="AVRO", text=text)
-    snapshot = RegistrySnapshot(
-        schemas=(schema,), versions=(SubjectVersion(subject="pings-value", version=1, id=9),)
-    )
+    snapshot = RegistrySnapshot(schemas=(schema,), versions=(SubjectVersion(subject="pings-value", version=1, id=9),))
     ids = TopicIds(snapshot, "pings", {9: 1009})
     assert ids(0, framed(9, b""), False) == framed(1009, b"")
     assert ids.counts.rewritten == 1

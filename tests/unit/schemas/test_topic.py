@@ -99,3 +99,11 @@ def test_a_schema_has_the_name_of_its_topic_or_its_first() -> None:
     assert reader.name_of(1, "t", is_key=True) == SchemaName(subject="t-key", version=1, name="")
     assert reader.name_of(1, "u", is_key=True, type_name="T") == SchemaName(subject="other", version=1, name="T")
     assert reader.name_of(2, "t", is_key=True) is None
+
+
+def test_a_record_with_half_of_a_character_is_passed_over() -> None:
+    """It could be stored, and never be read again."""
+    key, value = schema("a", 1, 1)
+    half = json.dumps(value | {"schema": '{"title": "\ud800"}', "schemaType": "JSON"}).encode()
+    snapshot = read_schemas_topic(records((key, half), schema("a\ud800", 2, 2), schema("b", 1, 3)))
+    assert [stored.id for stored in snapshot.schemas] == [3]

@@ -51,6 +51,16 @@ ANY_NUMBER = json.JSONDecoder()
 """Also reads NaN and Infinity, which are no JSON and written all the same."""
 
 
+def has_halves(data: bytes, parsed: object) -> bool:
+    """Whether a text in `parsed`, read from `data`, holds half of a surrogate pair: it cannot be written elsewhere."""
+    try:
+        if b"\\u" in data:
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return True
+    return False
+
+
 def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
