@@ -296,3 +296,16 @@ def test_ids_that_are_missing_or_others_are_damage(backup: Backup) -> None:
     backup.store.delete(made.ref.key)
     with pytest.raises(DamagedObject):
         view_of(replace(chain, rewrite=made), backup)
+
+
+def test_a_transaction_that_ends_between_two_parts_of_a_split_batch_is_ended(backup: Backup) -> None:
+    """As without a split: a reader of committed records would wait for ever."""
+    made, log = rewrite(backup, limit_bytes=150), [batch(*range(0, 40, 2), producer=7)]
+    source = chain_of(backup, (0, 39, log))
+    for end in range(1, 40):
+        for pieces in (
+            SourcePieces(replace(source, end=end), backup.store),
+            SourcePieces(replace(source, end=end, rewrite=made), backup.store),
+        ):
+            ends = [piece for piece in pieces.pieces() if isinstance(piece, TransactionEnd)]
+            assert ends == [TransactionEnd(end - 1, end, 7, committed=False)]

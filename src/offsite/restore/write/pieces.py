@@ -136,12 +136,12 @@ class SourcePieces:
                 yield TransactionEnd(offset, offset + 1, header.producer_id, committed=committed)
             return
         stored = VisibleBatch(data, header, RecordBounds(max(self._start, low), self._partition.end))
+        last = self._undecided_last(header)
         for batch in rewritten(iter((stored,)), self.rewriting):
             self._count(batch)
-            if self._committed.is_undecided(batch.header):
-                yield from self._undecided(batch.data, batch.header, low)
-            else:
-                yield from self._data(batch.data, batch.header, low, self._partition.end)
+            yield from self._data(batch.data, batch.header, low, self._partition.end if last is None else last)
+        if last is not None and header.base_offset <= last <= header.last_offset:  # also between parts of the batch
+            yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
 
     def _data(self, data: memoryview, header: BatchHeader, low: int, end: int) -> Iterator[DataPiece]:
         producer_id = header.producer_id if header.is_transactional else None
@@ -152,13 +152,13 @@ class SourcePieces:
         for first, after, run in split_runs(batch, header, start=low, end=end):
             yield DataPiece(first, after, run, producer_id)
 
-    def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[LogPiece]:
+    def _undecided_last(self, header: BatchHeader) -> int | None:
+        """The last offset of the undecided data that the batch is part of, before the end; None for a decided batch."""
+        if not self._committed.is_undecided(header):
+            return None
         if self._last_undecided is None:
             self._last_undecided = self._find_last_undecided(header.base_offset)
-        last = self._last_undecided[header.producer_id, self._committed.stretch_index(header)]
-        yield from self._data(data, header, low, min(last, self._partition.end))
-        if header.base_offset <= last <= header.last_offset:
-            yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
+        return self._last_undecided[header.producer_id, self._committed.stretch_index(header)]
 
     def _find_last_undecided(self, start: int) -> dict[tuple[int, int], int]:
         """Producer id and index of the stretch between holes → last offset of its undecided data. Reads the rest of the
