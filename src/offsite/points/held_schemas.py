@@ -24,5 +24,6 @@ def held_schemas(backup: Backup, commit: BackupState | None = None) -> RegistryS
         for chain in chains_of(PointInTime(commit=state, state=state), topics).chains
     )
     of_topic = read_schemas_topic(record for view in views for batch in view.batches() for record in batch.iterate())
-    refs = dict.fromkeys(ref for ref in (commit and commit.registry, state.registry) if ref is not None)
+    of_commit = state.registry if commit is None else commit.registry
+    refs = dict.fromkeys(ref for ref in (of_commit, state.registry) if ref is not None)
     return reduce(with_schemas_of, (*(get_registry_snapshot(store, ref) for ref in refs), of_topic))
