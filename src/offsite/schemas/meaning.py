@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from offsite.model.schema_registry import PROTOBUF, RegistrySnapshot, StoredSchema
-from offsite.schemas.proto_text import parse_proto
+from offsite.schemas.proto_text import proto_meaning
 
 
 def meaning_of(schema: StoredSchema) -> object:
@@ -16,7 +16,7 @@ def meaning_of(schema: StoredSchema) -> object:
     text: object = schema.text
     with suppress(ValueError, RecursionError):
         if schema.kind == PROTOBUF:
-            text = parse_proto(schema.text, name="").SerializeToString(deterministic=True)
+            text = proto_meaning(schema.text)
         else:
             text = json.dumps(json.loads(schema.text, parse_float=_number), sort_keys=True)  # in Python, 1 is True
     return schema.kind, text

@@ -50,9 +50,20 @@ class BadProto(ValueError):
 
 def parse_proto(text: str, *, name: str) -> FileDescriptorProto:
     """The descriptor of the file `name`. Raises `BadProto`."""
+    return _parser(text, name).file()
+
+
+def proto_meaning(text: str) -> tuple[bytes, tuple[str, ...]]:
+    """The descriptor, and what it leaves out and consumers see: defaults, and extensions of messages. Two texts with
+    the same meaning are equal here, whatever their blanks and comments. Raises `BadProto`."""
+    parser = _parser(text, "")
+    return parser.file().SerializeToString(deterministic=True), tuple(sorted(parser.left_out))
+
+
+def _parser(text: str, name: str) -> _Parser:
     if len(text) > MAX_CHARS:
         raise BadProto(f"a schema of {len(text)} characters")
-    return _Parser(text, name).file()
+    return _Parser(text, name)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -79,8 +90,9 @@ class _Parser:
         self._tokens = _tokens(text)
         self._token = next(self._tokens)
         self._delimited = False
+        self.left_out: list[str] = []
 
-    def file(self) -> FileDescriptorProto:  # noqa: C901  # a case for each statement of the grammar
+    def file(self) -> FileDescriptorProto:  # noqa: C901, PLR0912  # a case for each statement of the grammar
         file = self._file
         while self._token != _END:
             match self._word():
@@ -104,9 +116,11 @@ class _Parser:
                     self._enum(file.enum_type.add())
                 case "option":
                     self._option(file)
-                case "service" | "extend":
+                case "service":
                     self._name()
                     self._skip_block()
+                case "extend":
+                    self._extension(file.package)
                 case "":
                     pass
                 case word:
@@ -143,8 +157,7 @@ class _Parser:
                 case "oneof":
                     return self._oneof(message, depth)
                 case "extend":
-                    self._name()
-                    return self._skip_block()
+                    return self._extension(message.name)
                 case "option":
                     return self._option(message)
                 case "reserved" | "extensions" if self._token[0] != "name" or word == "reserved":
@@ -183,7 +196,8 @@ class _Parser:
         self._set_type(field, kind)
         if label == 1 and self._file.syntax == "proto3":
             field.proto3_optional = True
-        self._options_of(field)
+        if default := self._options_of(field):
+            self.left_out.append(f"default of {message.name}.{name}: {default}")
         self._expect(";")
         return None
 
@@ -250,19 +264,22 @@ class _Parser:
         if name == "features.message_encoding" and owner is self._file:
             self._delimited = value == "DELIMITED"
 
-    def _options_of(self, field: FieldDescriptorProto | None) -> None:
-        """`[name = value, …]`, where it stands."""
+    def _options_of(self, field: FieldDescriptorProto | None) -> str:
+        """`[name = value, …]`, where it stands. Returns the default, empty without one."""
+        default = ""
         delimited = self._delimited and field is not None and self._file.syntax == "editions"
         if self._took("["):
             while True:
                 name, value = self._option_pair()
                 if name == "features.message_encoding":
                     delimited = value == "DELIMITED"
+                default = value if name == "default" else default
                 if self._took("]"):
                     break
                 self._expect(",")
         if delimited and field is not None and field.type_name:
             field.options.features.message_encoding = self._kinds.FeatureSet.DELIMITED
+        return default
 
     def _option_pair(self) -> tuple[str, str]:
         name = []
@@ -275,18 +292,26 @@ class _Parser:
         sign = self._next() if self._token in {("mark", "-"), ("mark", "+")} else ""
         value = sign + self._next()
         while self._token[0] == "text":
-            self._next()
+            value += self._next()
         return "".join(name), value
 
-    def _skip_block(self) -> None:
-        """Everything from `{` to its `}`."""
+    def _extension(self, owner: str) -> None:
+        """Fields of a message of others. Those of options change no value."""
+        extended = self._type()
+        block = self._skip_block()
+        if not extended.removeprefix(".").startswith("google.protobuf."):
+            self.left_out.append(f"extension of {extended} in {owner}: {block}")
+
+    def _skip_block(self) -> str:
+        """Everything from `{` to its `}`, which is returned."""
         self._expect("{")
-        depth = 1
+        depth, words = 1, list[str]()
         while depth:
             if self._token == _END:
                 raise BadProto("the text ends inside of a block")
             depth += {"{": 1, "}": -1}.get(self._token[1], 0) if self._token[0] == "mark" else 0
-            self._next()
+            words.append(self._next())
+        return " ".join(words)
 
     def _skip_statement(self) -> None:
         while not self._took(";"):
