@@ -27,6 +27,7 @@ from offsite.repository.commit import Commit, CommitChanges, StoredCommit, damag
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
+    FORMAT_REGISTRY,
     FORMAT_RETENTION,
     NEWEST_FORMAT,
     encode_object,
@@ -65,6 +66,8 @@ def encode_commit(commit: Commit) -> bytes:
 
 def _format_of(changes: CommitChanges) -> int:
     """The oldest format whose readers understand `changes`."""
+    if changes.registry is not None:
+        return FORMAT_REGISTRY
     if changes.touches_retention:
         return FORMAT_RETENTION
     is_packed = any(segment.pack is not None for segment in changes.segments)

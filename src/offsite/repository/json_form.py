@@ -30,7 +30,11 @@ FORMAT_RETENTION = 3
 """The format of a commit or catalog with expired or compacted ranges, or with pins. A reader of format 2 would report
 missing data as a hole, and drop pinned points."""
 
-NEWEST_FORMAT = FORMAT_RETENTION
+FORMAT_REGISTRY = 4
+"""The format of a commit or catalog with a schema registry. A writer of format 3 would store states without it, and the
+schemas would be missing from the commits after that."""
+
+NEWEST_FORMAT = FORMAT_REGISTRY
 
 _MEMBERS_BEFORE_DIGESTS = frozenset(
     {

@@ -24,6 +24,7 @@ from offsite.repository.commit import NO_EPOCH, CompactedRange, Position, Snapsh
 from offsite.repository.json_form import (
     FORMAT,
     FORMAT_PACKS,
+    FORMAT_REGISTRY,
     FORMAT_RETENTION,
     NEWEST_FORMAT,
     encode_canonical,
@@ -120,6 +121,8 @@ def _usually_completed(state: BackupState) -> int:
 
 
 def _format_of(state: BackupState) -> int:
+    if state.registry is not None:
+        return FORMAT_REGISTRY
     if state.expired or state.compacted or state.pins or any(branch.expired for branch in state.branches):
         return FORMAT_RETENTION
     return FORMAT_PACKS if state.branches else FORMAT
