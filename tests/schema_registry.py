@@ -28,7 +28,8 @@ class Version:
 class SchemaRegistryServer:
     """`lists`: whether `/schemas` shows anything of use, `pages`: whether lists come in pages, `list_max`: where
     a list without pages is cut off (Apicurio 3.0), `hides_deleted`: whether
-    a subject that is deleted as a whole is not shown (Apicurio). `interfere`: answers in the place of the registry,
+    a subject that is deleted as a whole is not shown (Apicurio), `deletes_modes`: whether the mode of a subject can be
+    deleted. `interfere`: answers in the place of the registry,
     where it returns something. `asked`: method, target and headers of each request."""
 
     lists: bool = True
@@ -37,6 +38,7 @@ class SchemaRegistryServer:
     page_max: int = 1000
     list_max: int | None = None
     imports: bool = True
+    deletes_modes: bool = True
     first_id: int = 1
     subjects: dict[str, dict[int, Version]] = field(default_factory=dict)
     config: dict[str, dict[str, Any]] = field(default_factory=lambda: {"": {"compatibilityLevel": "BACKWARD"}})
@@ -93,6 +95,8 @@ class SchemaRegistryServer:
                 return 200, shown if self.lists else [{"schema": schema["schema"]} for schema in shown]
             case (("GET" | "PUT"), ["config", *rest]):
                 return self._setting(self.config, method, rest, {"compatibilityLevel": body.get("compatibility")})
+            case "DELETE", ["mode", subject] if self.deletes_modes and subject in self.modes:
+                return 200, {"mode": self.modes.pop(subject)}
             case "PUT", ["mode", subject] if self._refuses_import(subject, body, query):
                 return 422, _error(42205, "Cannot import since found existing subjects")
             case (("GET" | "PUT"), ["mode", *rest]):
@@ -212,7 +216,7 @@ def serving(registry: SchemaRegistryServer) -> Iterator[SchemaRegistryServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     registry.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield registry

@@ -73,7 +73,8 @@ def is_begun_here(store: Store, layout: RestoreLayout) -> bool:
 def adopt(store: Store, layout: RestoreLayout) -> None:
     """Adopt a restore for a person: its present records count from now on."""
     targets_key = layout.targets_key(max(count_targets(store, layout), 1))
-    for key in (layout.record_key, targets_key, newest_aside_key(store, layout), layout.schema_ids_key):
+    of_schemas = layout.import_modes_key, layout.schema_ids_key
+    for key in (layout.record_key, targets_key, newest_aside_key(store, layout), *of_schemas):
         if (data := store.get(key)) is not None:
             note_written(store, key, data)
 

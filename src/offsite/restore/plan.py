@@ -31,6 +31,7 @@ from offsite.repository.restores.schema_ids import get_schema_ids
 from offsite.repository.restores.topic_settings import TargetTopicSettings
 from offsite.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.restore.groups_outlook import GroupOutlook, foresee_groups, unrequested_share_groups
+from offsite.restore.import_modes import earlier_modes
 from offsite.restore.offsets import (
     BY_COORDINATOR,
     DIRECT,
@@ -231,6 +232,7 @@ class _Situation:
             registry=registry,
             is_other_cluster=self.backup.descriptor.cluster_id != self.cluster_id,
             stored=None if stored is None else stored[0],
+            modes={} if registry is None else earlier_modes(self.backup, registry.url),
         )
         return rules.foresee(plan)
 

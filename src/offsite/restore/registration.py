@@ -9,12 +9,14 @@ unchanged. A crash before it is stored costs nothing: a schema that is there alr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from offsite.engine.runner import OnProgress, RunProgress
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.bounds import setting_number
+from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedObject, SchemasRefused
 from offsite.model.journal import decided
 from offsite.model.names import amount, named
@@ -30,6 +32,7 @@ from offsite.repository.restores.schema_ids import (
     put_schema_ids,
     put_schemas,
 )
+from offsite.restore.import_modes import keep_modes
 from offsite.restore.lease import RestoreLease
 from offsite.restore.plan import PlannedRestore
 from offsite.restore.preflight import read_broker_defaults
@@ -38,16 +41,18 @@ from offsite.restore.schema_ids import PlannedRegistry
 from offsite.restore.write.plan import BATCH_LIMIT
 from offsite.schemas.meaning import other_meanings
 from offsite.schemas.read_registry import read_versions, with_ids
-from offsite.schemas.register import IdsNotKept, Registered, finish, register, register_same_ids
+from offsite.schemas.register import IdsNotKept, Registered, finish, read_modes, register, register_same_ids
 from offsite.schemas.registry_client import RegistryClient
 
 _NAMED_MAX = 5
 
 
-def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreLease) -> PlannedRestore:
+def bring_schemas(
+    prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreLease, *, on_progress: OnProgress | None = None
+) -> PlannedRestore:
     """The restore with the ids that its records get: registered, stored, and part of its chains. Without a registry the
-    restore as it is. Raises `SchemasRefused`, `RestoreRefused` where a stranger wrote the decision, the errors of the
-    registry, and those of the store."""
+    restore as it is. `on_progress` gets how many versions are registered, as a note. Raises `SchemasRefused`,
+    `RestoreRefused` where a stranger wrote the decision, the errors of the registry, and those of the store."""
     if prepared.registry is None:
         return prepared
     store, layout = prepared.backup.record_store, prepared.layout
@@ -55,7 +60,7 @@ def bring_schemas(prepared: PlannedRestore, admin: ClusterAdmin, lease: RestoreL
         check_own(store, layout, layout.schema_ids_key)
     else:
         lease.check()
-        ids = _registered_ids(prepared, prepared.registry, admin)
+        ids = _registered_ids(prepared, prepared.registry, admin, lease.watch_progress(on_progress))
         lease.check()
         put_schema_ids(store, layout, ids, on_record=partial(note_written, store))
     stored = get_schema_ids(store, layout)
@@ -73,13 +78,19 @@ def _merged(ids: RestoredSchemaIds) -> tuple[int, ...]:
     return tuple(mapped.id for mapped in ids.ids if counts[mapped.there] > 1)
 
 
-def _registered_ids(prepared: PlannedRestore, planned: PlannedRegistry, admin: ClusterAdmin) -> RestoredSchemaIds:
+def _registered_ids(
+    prepared: PlannedRestore, planned: PlannedRegistry, admin: ClusterAdmin, show: OnProgress
+) -> RestoredSchemaIds:
     """Register what the plan says, and return what is to be stored."""
     store, layout, way = prepared.backup.record_store, prepared.layout, prepared.schema_ids.way
     if way is SchemaIdsWay.LEAVE:
         return RestoredSchemaIds(way=way, registry=planned.address.url)
     registration = _Registration(
-        client=RegistryClient(planned.address), schemas=planned.schemas, choice=prepared.request.schema_ids
+        client=RegistryClient(planned.address),
+        schemas=planned.schemas,
+        choice=prepared.request.schema_ids,
+        keep_modes=partial(keep_modes, prepared.backup, layout, planned.address.url, earlier=planned.modes),
+        show=show,
     )
     way, ids, there = registration.carry_out(way)
     return RestoredSchemaIds(
@@ -94,11 +105,15 @@ def _registered_ids(prepared: PlannedRestore, planned: PlannedRegistry, admin: C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Registration:
-    """The registration of `schemas` at one registry, as a person chose."""
+    """The registration of `schemas` at one registry, as a person chose. `keep_modes` gets the modes of subjects there
+    before an import opens them, and returns those of before all runs."""
 
     client: RegistryClient
     schemas: RegistrySnapshot
     choice: SchemaIdsChoice
+    keep_modes: Callable[[Mapping[str, str]], dict[str, str]]
+    show: OnProgress
+    began_s: float = field(default_factory=SystemClock().monotonic_s)
 
     def carry_out(self, way: SchemaIdsWay) -> tuple[SchemaIdsWay, dict[int, int], RegistrySnapshot]:
         """The way that was possible, the ids there of all schemas that were registered, and the schemas as read back
@@ -116,7 +131,7 @@ class _Registration:
                         hint="use --schema-ids rewrite; what was registered until now stays there, under other ids",
                     ) from error
                 decided("schema_ids_rewritten", why=f"the registry does not keep ids: {error}")
-        registered = register(self.client, self.schemas)
+        registered = register(self.client, self.schemas, on_version=self._show)
         try:
             return SchemaIdsWay.REWRITE, registered.ids, self._checked(registered)
         finally:
@@ -142,7 +157,8 @@ class _Registration:
 
     def _kept(self) -> dict[int, int]:
         """Register under the same ids. Raises `IdsNotKept`."""
-        registered = register_same_ids(self.client, self.schemas)
+        modes = self.keep_modes(read_modes(self.client, self.schemas))
+        registered = register_same_ids(self.client, self.schemas, modes=modes, on_version=self._show)
         try:
             _, changed = self._read_back(registered)
         finally:
@@ -155,6 +171,21 @@ class _Registration:
         """The schemas as the registry shows them, and the ids of the backup that mean something else there."""
         there = with_ids(self.client, read_versions(self.client, registered.places), registered.ids.values())
         return there, other_meanings(self.schemas, there, registered.ids)
+
+    def _show(self, done: int) -> None:
+        """Tell how far it is. Raises `RestoreTakenOver` soon after another process has taken over."""
+        total = sum(not context_of(version.subject) for version in self.schemas.versions)
+        progress = RunProgress(
+            tasks_total=1,
+            tasks_done=0,
+            tasks_failed=0,
+            moved_bytes=0,
+            records=0,
+            elapsed_s=SystemClock().monotonic_s() - self.began_s,
+            worker_peak_rss_bytes=0,
+            note=f"{done:,} of {amount(total, 'version of a schema', 'versions of schemas')} registered",
+        )
+        self.show(progress)
 
     def _named(self, ids: tuple[int, ...]) -> str:
         subjects = self.schemas.subjects

@@ -73,7 +73,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     prepare_records(backup)
     with hold_restore_lease(backup, record, take_over=take_over, adopts=prepared.adopts) as lease:
-        prepared = bring_schemas(prepared, cluster.admin, lease)
+        prepared = bring_schemas(prepared, cluster.admin, lease, on_progress=on_progress)
         site = RestoreSite(ends=ends, cluster=cluster, runner=runner, lease=lease)
         result, outcome = _written_and_set_up(prepared, site, verify=verify, on_progress=on_progress, on_proof=on_proof)
         # Last: until the outcome is stored, the same command continues this restore.

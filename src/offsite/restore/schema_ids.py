@@ -8,8 +8,8 @@ before its first record (`registration`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import BadOption, OffsiteError, SchemasRefused
 from offsite.model.journal import warned
@@ -42,7 +42,8 @@ class SchemaIds:
     number of ids whose schemas the backup has; `other`: those of them that mean something else there, or nothing.
     `way`: what the restore does about it, for the reason `why`. `decided_before`: an earlier run of this restore
     decided it. `by_new_keys`: topics whose records go by key to another number of partitions, where keys are
-    rewritten, too. `merged`: ids that share one at the target, known once schemas are registered."""
+    rewritten, too. `merged`: ids that share one at the target, known once schemas are registered. `importing`: subjects
+    of the backup that somebody else set to mode IMPORT there."""
 
     topics: tuple[TopicWithIds, ...] = ()
     registry: str = ""
@@ -53,6 +54,7 @@ class SchemaIds:
     decided_before: bool = False
     by_new_keys: tuple[str, ...] = ()
     merged: tuple[int, ...] = ()
+    importing: tuple[str, ...] = ()
 
     @property
     def notes(self) -> Iterator[str]:
@@ -70,6 +72,11 @@ class SchemaIds:
             yield from self._left_notes()
         else:
             yield from self._way_notes()
+        if self.importing:
+            yield (
+                f"no producer can register schemas for {named(self.importing, most=_NAMED_MAX, of='subjects')} at "
+                f"{self.registry}: somebody else set the mode {IMPORT}"
+            )
         if alike := [topic for topic in self.topics if not topic.is_proven]:
             yield (
                 f"records begin as those with schema ids do in {_listed(alike)}, and the backup has no schema under a "
@@ -114,17 +121,19 @@ class SchemaIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRegistry:
-    """The registry of the target, and the schemas of the backup, as the plan found them."""
+    """The registry of the target, and the schemas of the backup, as the plan found them. `modes`: of subjects there,
+    before earlier runs imported them."""
 
     address: RegistryAddress
     schemas: RegistrySnapshot
+    modes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaIdsRules:
     """What decides about schema ids: the `commit` that is restored, `choice` of a person, the `registry` of the target,
     if it is named, and what an earlier run of the same restore has `stored`. `is_other_cluster`: than that of the
-    backup."""
+    backup. `modes`: of the subjects there, before an earlier run of the same restore imported them."""
 
     backup: Backup
     commit: BackupState
@@ -132,6 +141,7 @@ class SchemaIdsRules:
     registry: RegistryAddress | None
     is_other_cluster: bool
     stored: RestoredSchemaIds | None = None
+    modes: Mapping[str, str] = field(default_factory=dict)
 
     def foresee(self, plan: RestorePlan) -> tuple[SchemaIds, PlannedRegistry | None]:
         """The ids in the records of `plan`, and what the restore does about them. Without a registry, nothing is said
@@ -160,9 +170,10 @@ class SchemaIdsRules:
             way=way,
             why=why,
             decided_before=self.stored is not None,
+            importing=tuple(sorted({v.subject for v in held.versions} & _importing(there) - self._left_open(there))),
             by_new_keys=tuple(repartition.target for repartition in plan.repartitions),
         )
-        return compared, PlannedRegistry(address=self.registry, schemas=held)
+        return compared, PlannedRegistry(address=self.registry, schemas=held, modes=self.modes)
 
     def _check_words(self, *, brings_topic: bool) -> None:
         if self.choice not in _ASKED:
@@ -205,7 +216,8 @@ class SchemaIdsRules:
         self, held: RegistrySnapshot, there: RegistrySnapshot, wanted: Collection[int]
     ) -> tuple[SchemaIdsWay, str]:
         other = [schema_id for schema_id in other_meanings(held, there) if schema_id in wanted]
-        obstacle, left_open = _obstacle(held, there, other), _left_open(held, there)
+        left_open = self._left_open(there)
+        obstacle = _obstacle(held, there, other) or _closed(held, there, left_open, other)
         if left_open and not obstacle and self.choice is not SchemaIdsChoice.REWRITE:
             return SchemaIdsWay.KEEP, f"an import of {amount(len(left_open), 'subject')} broke off there, and goes on"
         if not other:
@@ -218,6 +230,10 @@ class SchemaIdsRules:
         if obstacle or self.choice is SchemaIdsChoice.REWRITE:
             return SchemaIdsWay.REWRITE, obstacle or "--schema-ids rewrite"
         return SchemaIdsWay.KEEP, _FREE if self.choice is SchemaIdsChoice.KEEP else f"{_FREE}; {_OTHERWISE}"
+
+    def _left_open(self, there: RegistrySnapshot) -> frozenset[str]:
+        """The subjects in mode IMPORT there that an earlier run of this restore opened."""
+        return _importing(there) & {subject for subject, mode in self.modes.items() if mode != IMPORT}
 
     @property
     def _address(self) -> RegistryAddress:
@@ -250,11 +266,17 @@ def _obstacle(held: RegistrySnapshot, there: RegistrySnapshot, other: Sequence[i
     return ""
 
 
-def _left_open(held: RegistrySnapshot, there: RegistrySnapshot) -> set[str]:
-    """The subjects of `held` that are in mode IMPORT there, and were not at the source: nobody can register there."""
-    own = {settings.subject for settings in held.settings if settings.mode == IMPORT}
-    subjects = {version.subject for version in held.versions} - own
-    return subjects & {settings.subject for settings in there.settings if settings.mode == IMPORT}
+def _closed(held: RegistrySnapshot, there: RegistrySnapshot, left_open: Collection[str], other: Sequence[int]) -> str:
+    """A subject of the ids `other` that is in mode IMPORT there, and that this restore did not open: somebody else
+    imports into it. Empty without one."""
+    wanted = {version.subject for version in held.versions if version.id in frozenset(other)}
+    for subject in sorted((wanted & _importing(there)).difference(left_open)):
+        return f"subject {printable(subject)[:_SUBJECT_SHOWN]!r} is in mode {IMPORT} there, set by somebody else"
+    return ""
+
+
+def _importing(there: RegistrySnapshot) -> frozenset[str]:
+    return frozenset(settings.subject for settings in there.settings if settings.mode == IMPORT)
 
 
 def _held(backup: Backup, commit: BackupState) -> RegistrySnapshot:

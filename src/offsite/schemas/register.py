@@ -9,7 +9,7 @@ the default context are registered. Nothing that the registry had before is dele
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,9 +22,13 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
 
 IMPORT = "IMPORT"
-_OPEN_MODES = frozenset({"", "READWRITE", IMPORT})
-"""Of a subject that an import may set. Somebody closed the others."""
+_OPEN_MODES = frozenset({"", "READWRITE"})
+"""Of a subject that an import may set. Somebody closed the others, or imports there."""
 _SUBJECT_SHOWN = 100
+
+
+OnVersion = Callable[[int], None]
+"""Gets the number of versions that are registered, before each one."""
 
 
 class IdsNotKept(Exception):
@@ -35,13 +39,13 @@ class IdsNotKept(Exception):
 class Registered:
     """`ids`: from ids of the snapshot to those of the registry. `versions`: likewise, by subject. `refused`: versions
     that the registry did not take, in sentences. For `finish`: `deleted` are versions of the registry that are
-    registered only now, and deleted in the snapshot; `opened` are subjects in mode IMPORT."""
+    registered only now, and deleted in the snapshot; `opened` are subjects in mode IMPORT, with their modes before."""
 
     ids: dict[int, int] = field(default_factory=dict)
     versions: dict[tuple[str, int], int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     deleted: list[tuple[str, int]] = field(default_factory=list)
-    opened: set[str] = field(default_factory=set)
+    opened: dict[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> Iterator[tuple[str, int]]:
@@ -49,21 +53,26 @@ class Registered:
         return ((subject, number) for (subject, _), number in self.versions.items())
 
 
-def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
+def register(
+    client: RegistryClient, snapshot: RegistrySnapshot, *, on_version: OnVersion = lambda _done: None
+) -> Registered:
     """Register every version under ids of the registry's own; subjects that it lacks get their compatibility first.
-    Raises the errors of `client`, and `BadRegistry` for an answer of another form."""
+    Raises the errors of `client` and `on_version`, and `BadRegistry` for an answer of another form."""
     registered = Registered()
     _set_compatibility(client, snapshot)
     try:
-        _register(client, snapshot, registered)
+        _register(client, snapshot, registered, on_version)
     except BaseException:
         finish(client, registered, RegistrySnapshot())
         raise
     return registered
 
 
-def _register(client: RegistryClient, snapshot: RegistrySnapshot, registered: Registered) -> None:
-    for version, schema in _in_order(snapshot):
+def _register(
+    client: RegistryClient, snapshot: RegistrySnapshot, registered: Registered, on_version: OnVersion
+) -> None:
+    for done, (version, schema) in enumerate(_in_order(snapshot)):
+        on_version(done)
         body = _body(schema, registered)
         look_up = {"deleted": "true"} if version.is_deleted else {}
         place = had = _place(client, client.send("POST", "subjects", version.subject, query=look_up, body=body))
@@ -93,25 +102,40 @@ def _numbers(client: RegistryClient, subject: str) -> frozenset[int]:
     return frozenset(filter(is_id, listed if isinstance(listed, list) else ()))
 
 
-def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    """Register every version under its id and number, in mode IMPORT, which stays until `finish`. A version that is
-    there under its id and number stays, so that an import that broke off goes on. Raises `IdsNotKept` at the first
-    difference; what was registered until then stays, under ids of the registry's own. Raises the errors of `client`,
-    too."""
-    registered, left_open, modes = Registered(), dict[str, bool](), dict[str, object]()
+def read_modes(client: RegistryClient, snapshot: RegistrySnapshot) -> dict[str, str]:
+    """The modes of the subjects that an import of `snapshot` may open, for `register_same_ids`; empty: none of its
+    own. Raises the errors of `client`."""
+    return {
+        subject: _mode(client, subject) for subject in sorted({version.subject for version in _of_default(snapshot)})
+    }
+
+
+def register_same_ids(
+    client: RegistryClient,
+    snapshot: RegistrySnapshot,
+    *,
+    modes: Mapping[str, str],
+    on_version: OnVersion = lambda _done: None,
+) -> Registered:
+    """Register every version under its id and number, in mode IMPORT, which stays until `finish`. `modes`: as
+    `read_modes` had them before the first registration of this restore, whose process may have been killed: what is
+    there under its id and number stays, and only subjects that this restore opened go on. Raises `IdsNotKept` at the
+    first difference; what was registered until then stays, under ids of the registry's own. Raises the errors of
+    `client` and `on_version`, too."""
+    registered, now = Registered(), dict[str, str]()
     _set_compatibility(client, snapshot)
     try:
-        for version, schema in _in_order(snapshot):
-            subject = version.subject
-            if subject not in left_open:
-                modes[subject] = _mode(client, subject)
-                left_open[subject] = modes[subject] == IMPORT
-                registered.opened.update([subject] if left_open[subject] else [])
+        for done, (version, schema) in enumerate(_in_order(snapshot)):
+            on_version(done)
+            subject, before = version.subject, modes.get(version.subject, "")
+            if subject not in now:
+                now[subject] = _mode(client, subject)
+                registered.opened.update({subject: before} if now[subject] == IMPORT != before else {})
             is_new = not _has(client, version)
             if is_new:
-                _open_for_import(client, subject, modes[subject], registered)
+                _open_for_import(client, subject, now[subject], registered)
                 _import(client, version, schema, registered)
-            if version.is_deleted and (is_new or left_open[subject]):  # nobody but that import can have registered it
+            if version.is_deleted and (is_new or now[subject] == IMPORT != before):  # only that import registered it
                 registered.deleted.append((subject, version.version))
             registered.ids[version.id] = version.id
             registered.versions[subject, version.version] = version.version
@@ -123,17 +147,23 @@ def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Reg
 
 def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySnapshot) -> None:
     """Delete again, softly, what was deleted: its id is explained all the same. And set the modes of imported subjects
-    as they were."""
+    as they were at the source, else as they were before."""
     for subject, number in registered.deleted:
         answer = client.send("DELETE", "subjects", subject, "versions", str(number))
         if not answer.is_well and not answer.is_absent:
             warned("schema_not_deleted", subject=subject, version=number, why=f"{answer.status}{answer.message}")
     modes = {settings.subject: settings.mode for settings in snapshot.settings}
-    for subject in sorted(registered.opened):
-        mode = modes.get(subject) or "READWRITE"
-        answer = client.send("PUT", "mode", subject, body={"mode": mode})
-        if not answer.is_well:
-            warned("schema_mode_not_set", subject=subject, mode=mode, why=f"{answer.status}{answer.message}")
+    for subject, before in sorted(registered.opened.items()):
+        _set_mode(client, subject, modes.get(subject) or before)
+
+
+def _set_mode(client: RegistryClient, subject: str, mode: str) -> None:
+    """Without a mode, the subject gets that of all again; a registry may know no way to that."""
+    if not mode and client.send("DELETE", "mode", subject).is_well:
+        return
+    answer = client.send("PUT", "mode", subject, body={"mode": mode or "READWRITE"})
+    if not answer.is_well:
+        warned("schema_mode_not_set", subject=subject, mode=mode, why=f"{answer.status}{answer.message}")
 
 
 def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:
@@ -147,18 +177,19 @@ def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> No
                 client.send("PUT", "config", subject, body={"compatibility": settings.compatibility})
 
 
-def _mode(client: RegistryClient, subject: str) -> object:
-    """The mode of the subject itself, empty without one. Where it is IMPORT, an import broke off."""
+def _mode(client: RegistryClient, subject: str) -> str:
+    """The mode of the subject itself, empty without one."""
     answer = client.get("mode", subject)
-    return answer.value.get("mode", "") if isinstance(answer.value, dict) else ""
+    mode = answer.value.get("mode") if isinstance(answer.value, dict) else None
+    return mode if isinstance(mode, str) else ""
 
 
-def _open_for_import(client: RegistryClient, subject: str, before: object, registered: Registered) -> None:
+def _open_for_import(client: RegistryClient, subject: str, before: str, registered: Registered) -> None:
     """Set the mode of a subject whose mode was `before`."""
     if subject in registered.opened:
         return
     if before not in _OPEN_MODES:
-        raise IdsNotKept(f"subject {subject[:_SUBJECT_SHOWN]!r} has a mode of its own there")
+        raise IdsNotKept(f"subject {subject[:_SUBJECT_SHOWN]!r} has a mode of its own there, {before[:20]!r}")
     try:
         answer = client.send("PUT", "mode", subject, body={"mode": IMPORT})
     except RegistryDenied as error:
@@ -167,7 +198,7 @@ def _open_for_import(client: RegistryClient, subject: str, before: object, regis
         answer = client.send("PUT", "mode", subject, query={"force": "true"}, body={"mode": IMPORT})
     if not answer.is_well or not isinstance(answer.value, dict) or answer.value.get("mode") != IMPORT:
         raise IdsNotKept(f"the registry {client.place} has no mode {IMPORT} for {subject!r} ({answer.status})")
-    registered.opened.add(subject)
+    registered.opened[subject] = before
 
 
 def _has(client: RegistryClient, version: SubjectVersion) -> bool:
@@ -195,7 +226,7 @@ def _named(version: SubjectVersion) -> str:
 
 def _in_order(snapshot: RegistrySnapshot) -> Iterator[tuple[SubjectVersion, StoredSchema]]:
     """The versions of the default context, each behind those that its schema uses, else by subject and number."""
-    versions = [version for version in sorted(snapshot.versions) if not context_of(version.subject)]
+    versions = _of_default(snapshot)
     by_place = {(version.subject, version.version): version for version in versions}
     earlier = {_at(after): _at(before) for before, after in pairwise(versions) if before.subject == after.subject}
 
@@ -218,6 +249,10 @@ def _in_order(snapshot: RegistrySnapshot) -> Iterator[tuple[SubjectVersion, Stor
             elif other in by_place and other not in opened:
                 opened.add(other)
                 pending.append((other, needed_by(other)))
+
+
+def _of_default(snapshot: RegistrySnapshot) -> list[SubjectVersion]:
+    return [version for version in sorted(snapshot.versions) if not context_of(version.subject)]
 
 
 def _at(version: SubjectVersion) -> tuple[str, int]:

@@ -664,12 +664,19 @@ def test_of_two_processes_one_decides(
 
 
 def test_an_import_whose_process_was_killed_goes_on_to_its_end(
-    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+    site: Site,
+    registry: SchemaRegistryServer,
+    there: SchemaRegistryServer,
+    ids: FramedIds,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All versions are there. Their subjects are in mode IMPORT, in which no producer can register."""
     backed_up(site, registry, ids)
-    restored(site, there, rename=["*=first-*"])
-    there.modes |= dict.fromkeys(there.subjects, "IMPORT")
+    with monkeypatch.context() as patched:
+        patched.setattr(registration, "finish", killed)
+        with pytest.raises(StoreUnavailable):
+            restored(site, there)
+    assert set(there.modes.values()) == {"READWRITE", "IMPORT"}
     plan = site.plan_restore(registry=address_of(there))
     assert (plan.schema_ids.way, plan.schema_ids.why) == (
         SchemaIdsWay.KEEP,
@@ -677,8 +684,42 @@ def test_an_import_whose_process_was_killed_goes_on_to_its_end(
     )
     before = registrations(there)
     assert restored(site, there).verified is True
-    assert set(there.modes.values()) == {"READWRITE"}
+    assert there.modes == {"": "READWRITE"}
     assert registrations(there) == before
+
+
+def test_an_import_of_somebody_else_is_left_to_them(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+) -> None:
+    """Another tool may be moving subjects to this registry."""
+    there.modes["json-value"] = "IMPORT"
+    version = {**registry.subjects["json-value"][1].body, "id": ids.by_subject["json-value"], "version": 1}
+    there.answer("POST", "/subjects/json-value/versions", version)
+    registry.register("json-value", '{"title": "another"}', schemaType="JSON")
+    backed_up(site, registry, ids)
+    obstacle = "subject 'json-value' is in mode IMPORT there, set by somebody else"
+    assert site.plan_restore(registry=address_of(there)).schema_ids.why == obstacle
+    with pytest.raises(SchemasRefused, match=obstacle):
+        restored(site, there, schema_ids="keep")
+    with pytest.raises(SchemasRefused, match="refuses 1 schema of the backup: version 2 of 'json-value'"):
+        restored(site, there)
+    assert there.modes == {"": "READWRITE", "json-value": "IMPORT"}
+    assert site.target.topics == {}
+
+
+def test_subjects_that_somebody_else_left_in_an_import_are_told(
+    site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
+) -> None:
+    backed_up(site, registry, ids)
+    restored(site, there, rename=["*=first-*"])
+    there.modes["json-value"] = "IMPORT"
+    result = restored(site, there)
+    assert result.schema_ids is not None
+    assert (result.verified, result.schema_ids.way) == (True, SchemaIdsWay.SAME)
+    assert f"no producer can register schemas for json-value at {there.url}: somebody else set the mode IMPORT" in (
+        result.notes
+    )
+    assert there.modes == {"": "READWRITE", "json-value": "IMPORT"}
 
 
 @pytest.mark.parametrize("taken", [0, TAKEN], ids=["kept", "rewritten"])

@@ -11,7 +11,7 @@ import pytest
 from offsite.model.errors import BadRegistry
 from offsite.model.schema_registry import RegistrySnapshot, SchemaReference, StoredSchema, SubjectVersion
 from offsite.schemas.read_registry import read_registry
-from offsite.schemas.register import IdsNotKept, Registered, _in_order, finish
+from offsite.schemas.register import IdsNotKept, Registered, _in_order, finish, read_modes
 from offsite.schemas.register import register as register_only
 from offsite.schemas.register import register_same_ids as register_same_only
 from offsite.schemas.registry_client import RegistryAddress, RegistryClient
@@ -34,8 +34,11 @@ def register(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
     return registered
 
 
-def register_same_ids(client: RegistryClient, snapshot: RegistrySnapshot) -> Registered:
-    registered = register_same_only(client, snapshot)
+def register_same_ids(
+    client: RegistryClient, snapshot: RegistrySnapshot, modes: dict[str, str] | None = None
+) -> Registered:
+    """`modes`: before an import that broke off."""
+    registered = register_same_only(client, snapshot, modes=read_modes(client, snapshot) if modes is None else modes)
     finish(client, registered, snapshot)
     return registered
 
@@ -149,17 +152,49 @@ def test_an_import_that_broke_off_goes_on(
         registrations += method == "POST" and path.endswith("/versions")
         return (418, b"", {}) if registrations > after else None
 
+    modes = read_modes(client_of(target), snapshot)
     target.interfere = kill
     with pytest.raises((IdsNotKept, BadRegistry)):
-        register_same_ids(client_of(target), snapshot)
+        register_same_ids(client_of(target), snapshot, modes)
     target.interfere = lambda _method, _path: None
     if was_killed:  # its last requests were not sent either
-        target.modes |= {subject: "IMPORT" for subject, mode in target.modes.items() if subject and mode == "READWRITE"}
-    register_same_ids(client_of(target), snapshot)
+        target.modes |= dict.fromkeys(target.subjects, "IMPORT")
+    register_same_ids(client_of(target), snapshot, modes)
     copied = read_registry(client_of(target))
     assert set(snapshot.schemas) <= set(copied.schemas)
     assert snapshot.versions == copied.versions
     assert "IMPORT" not in target.modes.values(), "no subject stays open for imports"
+
+
+def test_a_subject_that_somebody_else_imports_into_is_left_to_them(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot
+) -> None:
+    """Also where nothing of it is missing: its mode is not that of this import."""
+    target.modes["s98"] = "IMPORT"
+    with pytest.raises(IdsNotKept, match="subject 's98' has a mode of its own there, 'IMPORT'"):
+        register_same_ids(client_of(target), snapshot)
+    assert target.modes == {"": "READWRITE", "s98": "IMPORT"}
+    del target.modes["s98"]
+    register_same_ids(client_of(target), snapshot)
+    target.modes["s97"] = "IMPORT"
+    register_same_ids(client_of(target), snapshot)
+    assert target.modes == {"": "READWRITE", "s98": "READONLY", "s97": "IMPORT"}
+
+
+@pytest.mark.parametrize(("deletes", "mode"), [(True, None), (False, "READWRITE")])
+def test_a_subject_without_a_mode_gets_none(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, deletes: bool, mode: str | None
+) -> None:
+    target.deletes_modes = deletes
+    target.modes |= {"": "READONLY_OVERRIDE", "s96": "READWRITE"}
+    register_same_ids(client_of(target), snapshot)
+    assert [target.modes.get(subject) for subject in ("s97", "s96", "s98")] == [mode, "READWRITE", "READONLY"]
+
+
+def test_how_far_it_is_is_told(target: SchemaRegistryServer, snapshot: RegistrySnapshot) -> None:
+    counts: list[int] = []
+    register_only(client_of(target), snapshot, on_version=counts.append)
+    assert counts == list(range(len(snapshot.versions)))
 
 
 def test_a_subject_that_is_new_gets_its_compatibility_first(target: SchemaRegistryServer) -> None:
@@ -264,7 +299,7 @@ def test_a_subject_that_somebody_closed_is_not_opened(target: SchemaRegistryServ
 def test_what_cannot_be_set_back_is_told(
     target: SchemaRegistryServer, snapshot: RegistrySnapshot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registered = register_same_only(client_of(target), snapshot)
+    registered = register_same_only(client_of(target), snapshot, modes={})
     target.interfere = lambda method, _path: (422, b"{}", {}) if method in {"PUT", "DELETE"} else None
     finish(client_of(target), registered, snapshot)
     assert "schema_not_deleted" in caplog.text

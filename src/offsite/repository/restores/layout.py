@@ -45,6 +45,10 @@ class RestoreLayout:
     def schema_ids_key(self) -> str:
         return f"{self.prefix}schema-ids.json"
 
+    @property
+    def import_modes_key(self) -> str:
+        return f"{self.prefix}import-modes.json"
+
     def schemas_key(self, attempt: str) -> str:
         """The key of schemas that `schema-ids.json` names. `attempt`: random, since a crash may leave one unnamed."""
         return f"{self.prefix}schemas/{attempt}.json"
