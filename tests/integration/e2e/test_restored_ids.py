@@ -3,7 +3,12 @@ meant, whatever compressed it."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import signal
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +21,11 @@ from offsite.model.topic_choices import parse_renames
 from offsite.restore.plan import prepare_restore
 from offsite.restore.request import RestoreRequest
 from offsite.restore.run import run_restore
+from offsite.sandbox import SandboxInfo
+from offsite.schemas.read_registry import read_registry
+from offsite.schemas.registry_client import RegistryClient
 from tests.framed_topics import ORDER, PRICE, address_of, framed, meanings, payload, take_ids
+from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.schema_registry import SchemaRegistryServer, serving
 
@@ -62,6 +71,47 @@ def test_what_every_codec_of_a_client_holds_gets_the_ids_of_the_target(site: Sit
                 old, new = ([getattr(record, column) for record in log] for log in (before, after))
                 assert meanings(there, new) == meanings(registry, old)
                 assert new != old
+
+
+@pytest.mark.soak
+def test_a_restore_that_is_killed_while_it_imports_schemas_goes_on(
+    site: Site, broker: SandboxInfo, tmp_path: Path
+) -> None:
+    """No producer can register in subjects that it had opened, so the next run closes them."""
+    with serving(SchemaRegistryServer(first_id=100)) as registry, serving(SchemaRegistryServer()) as there:
+        topic = site.make_topic()
+        schema_ids = [registry.register(f"{topic}-{column}", json.dumps(PRICE)) for column in ("key", "value")]
+        registry.register(f"{topic}-value", '{"title": "Second"}', schemaType="JSON")
+        assert len(set(schema_ids)) == 1
+        content = framed(schema_ids[0], b"\x02")
+        site.produce(topic, [DemoMessage(key=content, value=content, timestamp_ms=BASE_MS)] * COUNT)
+        ends = ["--repo", tmp_path / "repository", "--bootstrap", broker.bootstrap, "--backup", "b"]
+        succeed("backup", "run", *ends, "--topics", topic, "--registry", registry.url)
+        words = ["restore", "run", *ends, "--rename", f"{topic}={topic}.back", "--registry", there.url, "--yes"]
+        reached, go_on, begun = threading.Event(), threading.Event(), itertools.count(1)
+
+        def pause(method: str, target: str) -> None:
+            if method == "POST" and target.endswith("/versions") and next(begun) == 2:
+                reached.set()
+                go_on.wait(60)
+
+        there.interfere = pause
+        run = start(*words)
+        try:
+            assert reached.wait(60)
+        finally:
+            os.killpg(run.pid, signal.SIGKILL)
+            go_on.set()
+            run.communicate()
+        there.interfere = lambda _method, _target: None
+        assert "IMPORT" in there.modes.values()
+        result = succeed(*words)
+        assert (result["verified"], result["schema_ids"]["way"]) == (True, "keep")
+        assert there.modes == {"": "READWRITE"}
+        client = RegistryClient(address_of(there))
+        assert read_registry(client).versions == read_registry(RegistryClient(address_of(registry))).versions
+        (back,) = read_topic(site.cluster.bootstrap, f"{topic}.back").values()
+        assert [(record.key, record.value) for record in back] == [(content, content)] * COUNT
 
 
 def back_up(site: Site, topic: str, registry: SchemaRegistryServer) -> None:

@@ -177,10 +177,10 @@ def test_whether_ids_are_kept_is_found_out(registry: RegistryClient, request: py
         register(source, "kept", proto("kept"))
         snapshot = read(source)
     if "double" in request.node.name:
-        assert register_same_ids(registry, snapshot).ids == {500: 500}
+        assert register_same_ids(registry, snapshot, modes={}).ids == {500: 500}
     else:  # no real one that can be had keeps ids; each says so in its own way
         with pytest.raises(IdsNotKept):
-            register_same_ids(registry, snapshot)
+            register_same_ids(registry, snapshot, modes={})
 
 
 def test_many_schemas_with_references_are_read_whole(registry: RegistryClient) -> None:
