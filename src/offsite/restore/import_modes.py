@@ -20,12 +20,12 @@ from offsite.schemas.register import IMPORT
 
 def earlier_modes(backup: Backup, registry: str) -> dict[str, str]:
     """By subject, the modes at the registry with the address `registry` before unfinished restores imported into them.
-    Raises `DamagedObject`, `FormatTooNew`, and the errors of the store."""
+    What this installation did not write counts for nothing. Raises the errors of the store."""
     store, modes = backup.record_store, dict[str, str]()
     for restore in try_unfinished_restores(store, backup.layout):
         layout = RestoreLayout(backup=backup.layout, restore=restore.restore)
-        before = get_import_modes(store, layout, registry)
-        if before and is_written_here(store, layout.import_modes_key):
+        if is_written_here(store, layout.import_modes_key):
+            before = get_import_modes(store, layout, registry) or {}
             modes |= {subject: mode for subject, mode in before.items() if mode != IMPORT}
     return modes
 

@@ -688,6 +688,29 @@ def test_an_import_whose_process_was_killed_goes_on_to_its_end(
     assert registrations(there) == before
 
 
+def test_modes_that_a_stranger_wrote_open_nothing(
+    site: Site,
+    registry: SchemaRegistryServer,
+    there: SchemaRegistryServer,
+    ids: FramedIds,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Into the folder of an unfinished restore, whatever it is."""
+    backed_up(site, registry, ids)
+    with monkeypatch.context() as patched:
+        patched.setattr(registration, "finish", killed)
+        with pytest.raises(StoreUnavailable):
+            restored(site, there)
+    store = site.backup.record_store
+    (key,) = (info.key for info in store.list(f"backups/{BACKUP}/restores/") if info.key.endswith("import-modes.json"))
+    for data in (b"[", (store.get(key) or b"").replace(b"avro", b"json")):
+        store.delete(key)
+        store.put_if_absent(key, data)
+        plan = site.plan_restore(registry=address_of(there))
+        assert plan.schema_ids.way is SchemaIdsWay.SAME
+        assert len(plan.schema_ids.importing) == 8
+
+
 def test_an_import_of_somebody_else_is_left_to_them(
     site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds
 ) -> None:
