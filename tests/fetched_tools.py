@@ -36,7 +36,7 @@ def debian_tool(name: str, *, package: str) -> Path:
         _run(["bash", "-c", f"set -o pipefail; dpkg-deb --fsys-tarfile {file.name} | tar -x {inside}"], work)
         return work / inside
 
-    return _installed(name) or _kept(name, fetch)
+    return _installed(name) or kept(name, fetch)
 
 
 def debian_tree(name: str, packages: Sequence[str]) -> Path:
@@ -50,7 +50,7 @@ def debian_tree(name: str, packages: Sequence[str]) -> Path:
             _run(["dpkg-deb", "-x", str(file), str(tree)], work)
         return tree
 
-    return _kept(name, fetch)
+    return kept(name, fetch)
 
 
 def go_tool(name: str, *, module: str, version: str) -> Path:
@@ -61,7 +61,7 @@ def go_tool(name: str, *, module: str, version: str) -> Path:
         _run(["go", "install", f"{module}@{version}"], work, {"GOBIN": str(work)}, limit_s=_BUILD_LIMIT_S)
         return work / name
 
-    return _kept(f"{name}-{version}", build)
+    return kept(f"{name}-{version}", build)
 
 
 def go_module(*, requires: Mapping[str, str], replaces: Mapping[str, str]) -> str:
@@ -83,7 +83,7 @@ def go_program(name: str, *, package: str, module: str) -> Path:
         _run(["go", "build", "-o", name, package], work, flags, limit_s=_BUILD_LIMIT_S)
         return work / name
 
-    return _kept(name, build)
+    return kept(name, build)
 
 
 def maven_jars(name: str, jars: tuple[Jar, ...]) -> Path:
@@ -95,7 +95,7 @@ def maven_jars(name: str, jars: tuple[Jar, ...]) -> Path:
         _download(jars, folder)
         return folder
 
-    folder = _kept(name, fetch)
+    folder = kept(name, fetch)
     verify(folder, jars)
     return folder
 
@@ -139,7 +139,8 @@ def _installed(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _kept(name: str, make: Callable[[Path], Path]) -> Path:
+def kept(name: str, make: Callable[[Path], Path]) -> Path:
+    """The file or folder `name` of the cache, made once. `make` gets an empty folder, and returns what it made."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     tool = Path(caches, "offsite", "tools", name)
     tool.parent.mkdir(parents=True, exist_ok=True)

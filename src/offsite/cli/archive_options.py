@@ -21,9 +21,11 @@ FormatToRead = Annotated[
     str,
     typer.Option("--format", help="Format of the archive: avro, kafka-backup, osodevops, parquet, jsonl, trivadis."),
 ]
-FormatToWrite = Annotated[
-    str, typer.Option("--format", help="Format of the archive: avro, kafka-backup, osodevops, parquet, jsonl.")
-]
+_FORMAT_TO_WRITE = typer.Option(
+    "--format", help="Format of the archive: avro, kafka-backup, osodevops, parquet, jsonl."
+)
+FormatToWrite = Annotated[str, _FORMAT_TO_WRITE]
+OptionalFormatToWrite = Annotated[str | None, _FORMAT_TO_WRITE]
 SkipDamaged = Annotated[
     bool,
     typer.Option("--skip-damaged", help="Take the intact parts of damaged files, and report the rest (exit code 3)."),

@@ -115,6 +115,14 @@ class Keyless(StrEnum):
 KeylessText = Literal["refuse", "in-turn"]
 
 
+class StrimziVersion(StrEnum):
+    """Versions of Strimzi's resources: `v1` since 0.49, and alone since 1.0."""
+
+    V1 = "v1"
+    V1BETA2 = "v1beta2"
+    DEFAULT = V1
+
+
 class MissingTopics(StrEnum):
     """What to do when a literally named topic does not exist."""
 

@@ -51,7 +51,7 @@ WHILE_RESTORING = {"cleanup.policy": "delete"} | _RETENTION | _TIME_TYPE | _OLD_
 _RECORD_LIMIT, _ANY_RECORD = "max.decompressed.message.bytes", {"max.decompressed.message.bytes": str(2**31 - 1)}
 """Since Kafka 4.4. The records of a topic may be older than its limit, and larger."""
 _MIN_IN_SYNC = "min.insync.replicas"
-_OF_THE_SOURCE = {
+OF_THE_SOURCE = {
     "leader.replication.throttled.replicas": "it names brokers of the source",
     "follower.replication.throttled.replicas": "it names brokers of the source",
     MIRROR: "it names a mirror of the source, and brokers refuse all other writers of a mirror",
@@ -180,8 +180,8 @@ def _obstacles(topic: TopicRestore, target: TargetTopic, circumstances: Circumst
 
 def _left_out(topic: TopicRestore, replicas: int, circumstances: Circumstances) -> Iterator[LeftOutSetting]:
     source = dict(topic.source.configs)
-    for name in sorted(_OF_THE_SOURCE.keys() & source.keys()):
-        yield LeftOutSetting(setting=name, value=source[name], reason=_OF_THE_SOURCE[name])
+    for name in sorted(OF_THE_SOURCE.keys() & source.keys()):
+        yield LeftOutSetting(setting=name, value=source[name], reason=OF_THE_SOURCE[name])
     if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
         reason = f"the target has only {amount(circumstances.brokers, 'broker')}, so the value there is {replicas}"
         yield LeftOutSetting(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.archive_options import ArchivePlace, FormatToWrite
+from offsite.cli.archive_options import ArchivePlace, OptionalFormatToWrite
+from offsite.cli.commands.export_strimzi import ResourceOptions, check_for_resources, export_resources
 from offsite.cli.commands.restore_source import named_backup
 from offsite.cli.options import (
     GIVE_UP_AFTER,
@@ -84,7 +85,7 @@ class ExportOptions:
     """The data to export, and the target, as typed: a field per option."""
 
     path: ArchivePlace
-    format: FormatToWrite
+    format: OptionalFormatToWrite = None
     repo: OptionalRepo = None
     backup: OptionalBackup = None
     source: From = SourceOption.BACKUP
@@ -128,6 +129,8 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
     from offsite.archives.export.run import open_target
     from offsite.archives.formats import WriteOptions
 
+    if options.format is None:
+        raise BadOption("nothing says what to write", hint="give an archive its --format, or write --as strimzi")
     write = WriteOptions(
         lossy=options.lossy,
         plain=options.plain,
@@ -158,9 +161,10 @@ DryRun = Annotated[
 ]
 
 
-@takes(ExportOptions, SparkOptions)
+@takes(ExportOptions, ResourceOptions, SparkOptions)
 def export(
     options: ExportOptions,
+    resources: ResourceOptions,
     engine: SparkOptions,
     follow: Follow = False,
     interval: Interval = "10s",
@@ -172,8 +176,13 @@ def export(
 
     The same command again adds new records; an interrupted export continues. A record that the format cannot store is
     refused by name (exit code 14), unless --lossy. Exit code 3: all available records are written, but the source had
-    lost records (holes).
+    lost records (holes); with --as, the resources cannot say everything of the source's users.
     """
+    if resources.are_asked_for():
+        check_for_resources(options, ExportOptions(path=options.path), follow=follow, dry_run=dry_run)
+        backup = named_backup(options.repo, options.backup, otherwise="", looks=True)
+        export_resources(options.path, backup, parse_point(options.words), resources, output)
+        return
     interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
         raise BadOption("--follow exports new records only", hint="leave out the restore point and --dry-run")
