@@ -21,6 +21,7 @@ from offsite.operator.kubernetes.agents import (
     Manifest,
     variables,
 )
+from offsite.operator.kubernetes.strimzi import STRIMZI_GROUP, STRIMZI_KINDS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from offsite.operator.resources.model import GROUP, json_schema
 from offsite.operator.resources.parse import KINDS
@@ -211,6 +212,7 @@ def _rules() -> tuple[Manifest, ...]:
         _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
         _allow("apps", ["deployments"], ["get", "list", "watch", "create", "patch", "delete"]),  # of agents
         _allow("", ["secrets", "persistentvolumeclaims"], ["get"]),
+        _allow(STRIMZI_GROUP, [*STRIMZI_KINDS], ["get"]),  # where listeners are, and who logs in
     )
 
 

@@ -36,6 +36,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
         "tests/integration/kafka/test_metastore_rights.py",
         "tests/integration/kafka/test_security.py",
         "tests/integration/operator/test_agent_logins.py",
+        "tests/integration/operator/test_strimzi_soak.py",
         "tests/integration/pipeline/test_preserve_rights.py",
         "tests/integration/sandbox/test_broker.py",
     ),

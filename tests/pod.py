@@ -14,7 +14,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ def running_pod(
     """The only container of the pod template, with what it prints in `folder/printed`. `visible`: a folder of this
     machine that is there as well, for a repository."""
     (container,) = template["spec"]["containers"]
-    volumes = {volume["name"]: _written(volume, secrets, folder) for volume in template["spec"]["volumes"]}
+    files = {volume["name"]: _files(volume, template, secrets) for volume in template["spec"]["volumes"]}
+    volumes = {name: _written(name, contents, folder) for name, contents in files.items()}
     script = _mounts(container, volumes, folder, visible) + f"exec {shlex.join(map(_expanded, container['command']))}\n"
     with (folder / "printed").open("wb") as printed:
         process = subprocess.Popen(
@@ -66,14 +67,38 @@ def running_pod(
         process.wait(60)
 
 
-def _written(volume: Mapping[str, Any], secrets: Secrets, folder: Path) -> Path:
-    (place := folder / "volumes" / volume["name"]).mkdir(parents=True)
-    if "emptyDir" not in volume:
-        data = secrets[volume["secret"]["secretName"]]
-        items = volume["secret"].get("items") or [{"key": key, "path": key} for key in data]
-        for item in items:
-            (file := place / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
-            file.chmod(volume["secret"].get("defaultMode", 0o644))
+Files = Mapping[str, tuple[bytes, int]]
+"""Name of a file in a volume to its content and its mode."""
+
+
+def _files(volume: Mapping[str, Any], template: Mapping[str, Any], secrets: Secrets) -> Files:
+    if "secret" in volume:
+        source = {"secret": {**volume["secret"], "name": volume["secret"]["secretName"]}}
+        return _projected([source], template, secrets, mode=volume["secret"].get("defaultMode", 0o644))
+    projected = volume.get("projected", {"sources": []})
+    return _projected(projected["sources"], template, secrets, mode=projected.get("defaultMode", 0o644))
+
+
+def _projected(
+    sources: Sequence[Mapping[str, Any]], template: Mapping[str, Any], secrets: Secrets, *, mode: int
+) -> Files:
+    files: dict[str, tuple[bytes, int]] = {}
+    for source in sources:
+        for item in source.get("downwardAPI", {}).get("items", ()):
+            name = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+            files[item["path"]] = (template["metadata"]["annotations"][name].encode(), mode)
+        if "secret" in source:
+            data = secrets[source["secret"]["name"]]
+            items = source["secret"].get("items") or [{"key": key, "path": key} for key in data]
+            files |= {item["path"]: (base64.b64decode(data[item["key"]]), mode) for item in items}
+    return files
+
+
+def _written(name: str, files: Files, folder: Path) -> Path:
+    (place := folder / "volumes" / name).mkdir(parents=True)
+    for path, (content, mode) in files.items():
+        (file := place / path).write_bytes(content)
+        file.chmod(mode)
     return place
 
 

@@ -28,6 +28,7 @@ PARTS: Mapping[str, Sequence[str]] = {
         "tests/integration/cluster/test_stamped_restores.py",
     ),
     "streams": (f"{_E2E}/test_streams_restores.py", "tests/integration/stream_processor/"),
+    "strimzi": ("tests/integration/operator/test_strimzi_soak.py",),
     "cluster": ("tests/integration/cluster/", "tests/integration/sandbox/"),
     "cluster-killed": (f"{_FAULTS}::test_a_round_trip_under_a_fault[broker killed",),
     "cluster-frozen": (f"{_FAULTS}::test_a_round_trip_under_a_fault[broker frozen",),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import PROTOCOLS, BrokerAddress, KafkaConfig, SaslConfig, parse_bootstrap
+from offsite.kafka.config_providers import is_of_providers, resolve
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.oauth_settings import OAUTH_KEY_FILES, OAUTH_SETTINGS, oauth_warnings, read_token_source
 from offsite.kafka.security_settings import (
@@ -158,7 +159,8 @@ def _mechanism(config: KafkaConfig) -> str:
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
     """Read the text of a properties file. `source`: the file's name in errors. Raises `BadKafkaConfig`."""
-    settings = ClientSettings(source, parse_properties(text))
+    properties = resolve(parse_properties(text), source=source)
+    settings = ClientSettings(source, (setting for setting in properties if not is_of_providers(setting.name)))
     protocol = settings.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
     config = KafkaConfig(
         bootstrap=_bootstrap(settings, bootstrap, protocol),

@@ -666,6 +666,12 @@ class KafkaTooOld(KafkaProtocolError):
     id = "OFF-1508"
 
 
+class ListenerNotReady(KafkaUnavailable):
+    """A listener of a cluster of Strimzi, or the login of a user there, is not ready yet."""
+
+    id = "OFF-1511"
+
+
 # -- StoreUnavailable --------------------------------------------------------------------------------------------------
 
 

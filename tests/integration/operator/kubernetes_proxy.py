@@ -53,10 +53,12 @@ NOT_FOUND: dict[str, Any] = {"kind": "Status", "status": "Failure", "reason": "N
 
 @dataclass(slots=True)
 class Proxy:
-    """`url`, and a kubeconfig that leads there. `deployments` may be looked into and changed."""
+    """`url`, and a kubeconfig that leads there. `deployments` may be looked into and changed. `versions`: of Secrets by
+    their names, where a test changes them."""
 
     url: str
     kubeconfig: Path
+    versions: dict[str, str] = field(default_factory=dict)
     deployments: MemoryCluster = field(default_factory=MemoryCluster)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -110,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif place.endswith("/events"):
             self._tell(201, {})
         elif "/secrets/" in place:
-            self._tell(200, {"metadata": {"labels": {FOR_AGENTS: "true"}}})
+            self._tell(200, {"metadata": self._secret(place.rpartition("/")[2])})
         elif place.startswith(_APPS):
             self._tell(*self._deployment(place, json.loads(data) if data else {}))
         else:
@@ -120,6 +122,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing."""
+
+    def _secret(self, name: str) -> dict[str, Any]:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        return {"labels": {FOR_AGENTS: "true"}, "resourceVersion": proxy.versions.get(name, "1")}
 
     def _deployment(self, place: str, body: dict[str, Any]) -> tuple[int, Any]:
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]

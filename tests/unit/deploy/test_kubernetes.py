@@ -15,7 +15,7 @@ from docs.deployed import Setting, deployed_files
 from docs.generate import resources_page
 from offsite.model.version import __version__
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
-from offsite.operator.kubernetes.agents import agent_deployment
+from offsite.operator.kubernetes.agents import AgentPods, agent_deployment
 from offsite.operator.kubernetes.api import ResourceReference
 from offsite.operator.resources.backup import AgentTemplate
 
@@ -154,7 +154,8 @@ def test_pods_are_reached_where_they_answer_and_nowhere_else() -> None:
     place = RepositoryPlace(account="a", repository="s3://b")
     wanted = DesiredAgents(replicas=1, template=AgentTemplate(), place=place, cluster="shop")
     named = ResourceReference(kind="Backup", namespace="shops", name="shop", uid="u")
-    labels = agent_deployment(named, wanted, "offsite:1")["spec"]["template"]["metadata"]["labels"]
+    pods = AgentPods(named=named, agents=wanted, image="offsite:1")
+    labels = agent_deployment(pods)["spec"]["template"]["metadata"]["labels"]
     assert agents["podSelector"]["matchLabels"].items() <= labels.items()
     assert agents["ingress"] == []
 
@@ -219,7 +220,9 @@ def test_the_operator_may_do_little() -> None:
         ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}
     }
     allowed = allowed_by(documents(read("kubernetes/namespace.yaml"))[0])
-    assert {group for group, _ in allowed} == {"offsite.dev", "apps", ""}
+    assert {group for group, _ in allowed} == {"offsite.dev", "apps", "", "kafka.strimzi.io"}
+    for kind in ("kafkas", "kafkausers"):
+        assert allowed["kafka.strimzi.io", kind] == {"get"}
     assert not any("*" in (*place, *verbs) for place, verbs in allowed.items())
     for kind in ("secrets", "persistentvolumeclaims"):
         assert allowed["", kind] == {"get"}, "of one that is named, for its labels"

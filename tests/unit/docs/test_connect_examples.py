@@ -37,6 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = make_certificates(folder)
     for name in ("ca.pem", "ca.crt"):
         shutil.copy(files.authority, folder / name)
+    (folder / "login").mkdir()
+    (folder / "login" / "sasl.jaas.config").write_text('a.ScramLoginModule required username="u" password="p";')
     shutil.copy(files.client_certificate, folder / "service.cert")
     shutil.copy(files.client_key, folder / "service.key")
     key_store(folder, "PKCS12", "backup").rename(folder / "user.p12")

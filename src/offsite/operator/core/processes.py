@@ -234,6 +234,11 @@ class Launches:
         template = agents.template
         if problem := template.forbidden():
             raise BadResource(problem)
+        if agents.strimzi is not None and self.agents_see_clusters:
+            raise BadResource(
+                "spec.strimzi works in Kubernetes alone: its API says where the listener is",
+                hint=f"remove it, and write the bootstrap.servers into {self.layout.cluster(agents.cluster)}",
+            )
         foreign = {MASTER: template.spark_master, ARCHIVE: template.spark_archive}
         if template.is_local:
             del foreign[MASTER]

@@ -16,7 +16,14 @@ from pathlib import PurePosixPath
 from offsite.model.errors import AccountClosed, BadRepositoryUrl, BadResource
 from offsite.model.untrusted.place import FILE, StoragePlace, parse_place
 from offsite.operator.decide.options import check_words, parse_parameters
-from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, DesiredBackupState, format_go_time
+from offsite.operator.resources.backup import (
+    AgentTemplate,
+    Backup,
+    BackupSpec,
+    DesiredBackupState,
+    StrimziListener,
+    format_go_time,
+)
 from offsite.repository.declared.entry import BackupSettings, BackupStart, make_settings
 
 MAXIMUM_RETENTION, MINIMUM_RESTORABLE = "expiry.maximumRetention", "expiry.minimumRestorable"
@@ -101,7 +108,7 @@ class RepositoryPlace:
 class DesiredAgents:
     """The agents of a backup: number, template, repository and cluster. `maximum_retention`, `minimum_restorable`:
     the retention that agents agree to when they delete expired data (empty: none). `identity`: identity of a shared
-    backup."""
+    backup. `strimzi`: where agents reach the cluster, if Strimzi runs it."""
 
     replicas: int
     template: AgentTemplate
@@ -110,6 +117,7 @@ class DesiredAgents:
     maximum_retention: str = ""
     minimum_restorable: str = ""
     identity: str = ""
+    strimzi: StrimziListener | None = None
 
     @property
     def retention_words(self) -> tuple[str, ...]:
@@ -174,6 +182,7 @@ def resolve_backup(backup: Backup, accounts: Sequence[Account], *, current_accou
         maximum_retention=spec.expiry.maximum_retention,
         minimum_restorable=spec.expiry.minimum_restorable if spec.expiry.maximum_retention else "",
         identity=spec.identity,
+        strimzi=spec.strimzi,
     )
     return _resolved(backup, spec.state, place, agents)
 

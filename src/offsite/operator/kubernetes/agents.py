@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from offsite.model.errors import BadResource, ResourceConflict
+from offsite.model.errors import BadResource, OffsiteError, ResourceConflict
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
 from offsite.operator.decide.observed import ObservedAgents
 from offsite.operator.kubernetes.api import Body, KubernetesApi, ResourceReference, merge_patch, strategic_merge
-from offsite.operator.resources.backup import AgentTemplate
+from offsite.operator.kubernetes.strimzi import StrimziAccess, find_access
+from offsite.operator.resources.backup import AgentTemplate, StrimziListener
 from offsite.operator.resources.model import API_VERSION, GROUP
 
 Manifest = dict[str, Any]
@@ -53,6 +54,11 @@ UID = f"{GROUP}/backup-uid"
 FOR_AGENTS = f"{GROUP}/for-agents"
 """Label of a Secret or a claim, `true`: agents may mount the object. Only a person with write access to the object can
 set the label."""
+PROPERTIES = f"{GROUP}/client-properties"
+"""Annotation of pods: the file `client.properties` for a listener of Strimzi, without a secret."""
+LOGIN = f"{GROUP}/login"
+"""Annotation of pods: the version of the Secret of a KafkaUser. So another password or certificate replaces the agents,
+one after the other."""
 REPLICAS_DIFFER = -1
 """The reported replicas of a Deployment that differs from the Deployment of this operator: made by another version,
 scaled by hand, or with an unlabelled Secret. So the Deployment is configured again."""
@@ -79,9 +85,10 @@ class PodAgents:
             or (agents := parse_agents(deployment)) is None
         ):
             return ObservedAgents()
-        expected = agent_deployment(self.named[uid], agents, self.image)
+        pods = self._pods(self.named[uid], agents, deployment)
+        expected = agent_deployment(pods)
         is_same = _made_of(deployment) == _made_of(expected) and deployment["spec"].get("replicas") == agents.replicas
-        is_same = is_same and not self._unlabelled(self.named[uid], agents)
+        is_same = is_same and not self._unlabelled(pods)
         return ObservedAgents(
             configured=agents if is_same else replace(agents, replicas=REPLICAS_DIFFER), ready=_ready(deployment)
         )
@@ -93,14 +100,16 @@ class PodAgents:
         if agents is None:
             if deployment is not None and is_own:
                 self.cluster.delete(named.deployment_path, uid=deployment["metadata"]["uid"])
-        elif problem := self._unlabelled(named, agents):
+            return
+        pods = self._pods(named, agents, deployment if is_own else None)
+        if problem := self._unlabelled(pods):
             raise BadResource(problem)
-        elif deployment is not None and is_own:
-            self._patch(named, deployment, agents)
+        if deployment is not None and is_own:
+            self._patch(deployment, pods)
         elif self._is_there(named):  # of one that is gone nothing is made, and nothing of its name is touched
             if deployment is not None:
                 self._make_room(named, deployment)
-            self.cluster.create(named.deployments_path, agent_deployment(named, agents, self.image))
+            self.cluster.create(named.deployments_path, agent_deployment(pods))
 
     def alive(self, uid: str) -> int:
         """Return how many agents may still run: a Deployment exists until its last pod ended."""
@@ -121,15 +130,36 @@ class PodAgents:
         ]
         return "; ".join(filter(None, said))
 
-    def _unlabelled(self, named: ResourceReference, agents: DesiredAgents) -> str:
+    def _pods(self, named: ResourceReference, agents: DesiredAgents, deployment: Body | None) -> AgentPods:
+        """Return what the pods are made of. While a listener of Strimzi cannot be found, agents that run keep the way
+        to it that they have. Raises the errors of `find_access` where there is none."""
+        access, login = None, ""
+        if agents.strimzi is not None:
+            access = self._access(named, agents.strimzi, deployment)
+            secret = self.cluster.metadata(named.core_path("secrets", access.secret)) if access.secret else None
+            login = str((secret or {}).get("resourceVersion", ""))
+        return AgentPods(named=named, agents=agents, image=self.image, access=access, login=login)
+
+    def _access(self, named: ResourceReference, source: StrimziListener, deployment: Body | None) -> StrimziAccess:
+        try:
+            return find_access(self.cluster, source, named.namespace, folder=CLUSTER_FOLDER)
+        except OffsiteError:
+            before = parse_agents(deployment) if deployment is not None else None
+            access = parse_access(deployment) if deployment is not None else None
+            if access is None or before is None or before.strimzi != source:
+                raise
+            return access
+
+    def _unlabelled(self, pods: AgentPods) -> str:
         """Return what is wrong with the Secrets and claims of the agents; empty: nothing."""
-        for kind, name in labelled_objects(agents):
-            labels = self.cluster.labels(named.core_path(f"{kind.lower()}s", name))
-            if labels is None:
+        named = pods.named
+        for kind, name in pods.labelled_objects:
+            metadata = self.cluster.metadata(named.core_path(f"{kind.lower()}s", name))
+            if metadata is None:
                 return (
                     f"there is no {kind} {name} in namespace {named.namespace}: create it with label {FOR_AGENTS}=true"
                 )
-            if labels.get(FOR_AGENTS) != "true":
+            if (metadata.get("labels") or {}).get(FOR_AGENTS) != "true":
                 command = f"kubectl -n {named.namespace} label {kind.lower()} {name} {FOR_AGENTS}=true"
                 return f"{kind} {name} is not for agents; to allow it: {command}"
         return ""
@@ -142,15 +172,15 @@ class PodAgents:
         now = self.cluster.get(named.path)
         return now is not None and ResourceReference.of(now) == named
 
-    def _patch(self, named: ResourceReference, deployment: Body, agents: DesiredAgents) -> None:
+    def _patch(self, deployment: Body, pods: AgentPods) -> None:
         """Patch the Deployment like `kubectl apply`: fields that the operator set before and no longer sets are
         removed, and fields of others stay. If the earlier fields of the operator are unknown, all other fields of the
         pod template are removed."""
-        before, after = parse_agents(deployment), agent_deployment(named, agents, self.image)
+        before, after = parse_agents(deployment), agent_deployment(pods)
         own = {"spec": {"template": deployment["spec"]["template"]}}
-        patch = merge_patch(agent_deployment(named, before, self.image) if before is not None else own, after)
+        patch = merge_patch(own if before is None else agent_deployment(_former(pods, before, deployment)), after)
         patch["metadata"]["uid"] = deployment["metadata"]["uid"]
-        self.cluster.patch(named.deployment_path, patch)
+        self.cluster.patch(pods.named.deployment_path, patch)
 
     def _make_room(self, named: ResourceReference, deployment: Body) -> None:
         """Delete the Deployment of a deleted resource with the same name. Raises `ResourceConflict` until the former
@@ -180,20 +210,68 @@ def parse_agents(deployment: Body) -> DesiredAgents | None:
             maximum_retention=str(noted.get("maximumRetention", "")),
             minimum_restorable=str(noted.get("minimumRestorable", "")),
             identity=str(noted.get("identity", "")),
+            strimzi=StrimziListener.model_validate(noted["strimzi"]) if noted.get("strimzi") else None,
         )
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def agent_deployment(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
+def parse_access(deployment: Body) -> StrimziAccess | None:
+    """Parse the way to a listener of Strimzi; None for agents that reach their cluster by a Secret of their own."""
+    try:
+        noted = json.loads(deployment["metadata"]["annotations"][AGENTS])["access"]
+        return StrimziAccess(
+            properties=str(noted["properties"]), secret=str(noted["secret"]), keys=tuple(map(str, noted["keys"]))
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPods:
+    """What the pods of a backup are made of. `access`: the way to a listener of Strimzi; None: as the Secret of the
+    cluster says. `login`: the version of the Secret of the KafkaUser."""
+
+    named: ResourceReference
+    agents: DesiredAgents
+    image: str
+    access: StrimziAccess | None = None
+    login: str = ""
+
+    @property
+    def account_secret(self) -> str:
+        """The Secret that opens the repository; empty for none."""
+        account = self.agents.place.account
+        return f"offsite-account-{account}" if account else ""
+
+    @property
+    def cluster_secret(self) -> str:
+        """The Secret by which agents log in; empty for a listener without authentication."""
+        return self.access.secret if self.access is not None else f"offsite-cluster-{self.agents.cluster}"
+
+    @property
+    def labelled_objects(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of all objects that must have the label."""
+        volumes = self.agents.template.spec.volumes
+        secrets = (self.cluster_secret, self.account_secret, *(v.secret.secret_name for v in volumes if v.secret))
+        claims = (v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim)
+        return (
+            *(("Secret", secret) for secret in secrets if secret),
+            *(("PersistentVolumeClaim", claim) for claim in claims),
+        )
+
+
+def agent_deployment(pods: AgentPods) -> Manifest:
     """Make the whole Deployment. Pods are selected by uid: pods of a former resource are never taken for pods of this
     one.
 
     Agents read Secrets in the namespace of the resource, by name: `offsite-account-<account>` holds the variables that
-    open the repository, `offsite-cluster-<cluster>` holds the file `client.properties` that reaches the brokers. Both
-    must have a label for agents: a name in a resource alone mounts nothing. The same label is needed on Secrets and
-    claims named by the pod template. The operator reads only the labels of these objects, and no data.
+    open the repository, `offsite-cluster-<cluster>` holds the file `client.properties` that reaches the brokers. For a
+    listener of Strimzi, the Secret of the KafkaUser holds the files that `client.properties` names. All must have a
+    label for agents: a name in a resource alone mounts nothing. The same label is needed on Secrets and claims named by
+    the pod template. The operator reads only the metadata of these objects, and no data.
     """
+    named, agents = pods.named, pods.agents
     selected = {"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent", UID: named.uid}
     labels = {**selected, "app.kubernetes.io/instance": named.name, "app.kubernetes.io/managed-by": "offsite"}
     spec: Manifest = {
@@ -201,78 +279,81 @@ def agent_deployment(named: ResourceReference, agents: DesiredAgents, image: str
         "selector": {"matchLabels": selected},
         # one more would only stand by: the backup goes on while agents are replaced one after the other
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
-        "template": _pod_template(named, agents, image, labels),
+        "template": _pod_template(pods, labels),
     }
     owner = {"apiVersion": API_VERSION, "kind": "Backup", "name": named.name, "uid": named.uid}
     metadata = {
         "name": named.name,
         "namespace": named.namespace,
         "labels": labels,
-        "annotations": {AGENTS: json.dumps(_fields(agents), sort_keys=True), SPEC_HASH: _hash(spec)},
+        "annotations": {AGENTS: json.dumps(_fields(pods), sort_keys=True), SPEC_HASH: _hash(spec)},
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": False}],
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def secret_names(agents: DesiredAgents) -> tuple[str, ...]:
-    """The names of the Secrets of the agents: one of the cluster, and one of the account, if any."""
-    account = (f"offsite-account-{agents.place.account}",) if agents.place.account else ()
-    return (f"offsite-cluster-{agents.cluster}", *account)
+def _former(pods: AgentPods, agents: DesiredAgents, deployment: Body) -> AgentPods:
+    """What the pods of an existing Deployment are made of, as far as fields may have to go: values do not count."""
+    return replace(pods, agents=agents, access=parse_access(deployment), login="before")
 
 
-def labelled_objects(agents: DesiredAgents) -> tuple[tuple[str, str], ...]:
-    """The kinds and names of all objects that must have the label."""
-    volumes = agents.template.spec.volumes
-    return (
-        *(("Secret", name) for name in secret_names(agents)),
-        *(("Secret", volume.secret.secret_name) for volume in volumes if volume.secret),
-        *(
-            ("PersistentVolumeClaim", volume.persistent_volume_claim.claim_name)
-            for volume in volumes
-            if volume.persistent_volume_claim
-        ),
-    )
-
-
-def _pod_template(named: ResourceReference, agents: DesiredAgents, image: str, labels: Mapping[str, str]) -> Manifest:
-    """Merge the pod template of the resource into the pod of the operator. Labels that select pods stay."""
-    base = {"metadata": {"labels": {**labels}}, "spec": _pod(named, agents, image)}
-    overrides = agents.template.model_dump(
+def _pod_template(pods: AgentPods, labels: Mapping[str, str]) -> Manifest:
+    """Merge the pod template of the resource into the pod of the operator. The operator's own labels and annotations
+    stay."""
+    login = {LOGIN: pods.login} if pods.login else {}
+    annotations = {PROPERTIES: pods.access.properties, **login} if pods.access is not None else {}
+    own = {"labels": {**labels}, "annotations": annotations}
+    base = {"metadata": own, "spec": _pod(pods)}
+    overrides = pods.agents.template.model_dump(
         mode="json", by_alias=True, include={"metadata", "spec"}, exclude_defaults=True
     )
     for container in overrides.get("spec", {}).get("containers", ()):
         for variable in container.get("env", ()):
             variable["value"] = _as_it_is(variable.get("value", ""))
     merged = strategic_merge(base, overrides)
-    merged["metadata"]["labels"] |= labels
+    merged["metadata"] = strategic_merge(merged["metadata"], own)
     if name := merged["spec"].get("serviceAccountName"):
         merged["spec"]["serviceAccount"] = name  # its old name: an API server takes one from the other, and keeps it
     return merged
 
 
-def _pod(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
-    items = [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]
-    secret = {"secretName": secret_names(agents)[0], "items": items, "defaultMode": _SECRET_MODE}
+def _pod(pods: AgentPods) -> Manifest:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
         "securityContext": {**POD_SECURITY},
-        "containers": [_container(named, agents, image)],
-        "volumes": [{"name": "temporary", "emptyDir": {}}, {"name": "cluster", "secret": secret}],
+        "containers": [_container(pods)],
+        "volumes": [{"name": "temporary", "emptyDir": {}}, {"name": "cluster", **_cluster_volume(pods)}],
     }
 
 
-def _container(named: ResourceReference, agents: DesiredAgents, image: str) -> Manifest:
-    place, template = agents.place, agents.template
+def _cluster_volume(pods: AgentPods) -> Manifest:
+    """`client.properties` in a Secret, or in an annotation of the pod, and then beside it a Secret of a KafkaUser."""
+    if pods.access is None:
+        return {
+            "secret": {"secretName": pods.cluster_secret, "items": _items(CLUSTER_FILE), "defaultMode": _SECRET_MODE}
+        }
+    file = {"path": CLUSTER_FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{PROPERTIES}']"}}
+    of_user = {"secret": {"name": pods.access.secret, "items": _items(*pods.access.keys)}}
+    sources = [{"downwardAPI": {"items": [file]}}, *([of_user] if pods.access.secret else [])]
+    return {"projected": {"sources": sources, "defaultMode": _SECRET_MODE}}
+
+
+def _items(*keys: str) -> list[Manifest]:
+    return [{"key": key, "path": key} for key in keys]
+
+
+def _container(pods: AgentPods) -> Manifest:
+    agents, place, template = pods.agents, pods.agents.place, pods.agents.template
     reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
     environment = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
-    account = [{"secretRef": {"name": secret}} for secret in secret_names(agents)[1:]]
-    whose = ("--repo", place.repository, "--uid", agents.identity or named.uid)
+    account = [{"secretRef": {"name": pods.account_secret}}] if pods.account_secret else []
+    whose = ("--repo", place.repository, "--uid", agents.identity or pods.named.uid)
     words = ("offsite", "operator", "agent", *whose, *agents.retention_words)
     return {
         "name": "agent",
-        "image": template.image or image,
+        "image": template.image or pods.image,
         "command": [*map(_as_it_is, words)],
         "env": variables({name: _as_it_is(value) for name, value in environment.items()}),
         "envFrom": account,
@@ -317,7 +398,10 @@ def _hash(spec: Manifest) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _fields(agents: DesiredAgents) -> Mapping[str, Any]:
+def _fields(pods: AgentPods) -> Mapping[str, Any]:
+    agents, strimzi = pods.agents, pods.agents.strimzi
+    source = {"strimzi": strimzi.model_dump(mode="json", by_alias=True)} if strimzi is not None else {}
+    access = {"access": asdict(pods.access)} if pods.access is not None else {}
     return {
         "replicas": agents.replicas,
         "template": agents.template.model_dump(mode="json", by_alias=True),
@@ -327,4 +411,6 @@ def _fields(agents: DesiredAgents) -> Mapping[str, Any]:
         "maximumRetention": agents.maximum_retention,
         "minimumRestorable": agents.minimum_restorable,
         "identity": agents.identity,
+        **source,
+        **access,
     }

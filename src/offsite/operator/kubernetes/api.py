@@ -42,8 +42,8 @@ class KubernetesApi(Protocol):
     def get(self, path: str) -> Body | None:
         """Return the object; None if it does not exist."""
 
-    def labels(self, path: str) -> Mapping[str, str] | None:
-        """Return only the labels of an object that may hold secrets; None if it does not exist."""
+    def metadata(self, path: str) -> Body | None:
+        """Return only the metadata of an object that may hold secrets; None if it does not exist."""
 
     def list(self, path: str) -> Iterable[Body]:
         """Yield all objects of a collection, page by page."""
@@ -116,9 +116,9 @@ class HttpKubernetesApi:
         status, answer = self._ask("GET", path)
         return None if status == HTTPStatus.NOT_FOUND else answer
 
-    def labels(self, path: str) -> Mapping[str, str] | None:
+    def metadata(self, path: str) -> Body | None:
         status, answer = self._ask("GET", path, accept=NAMES_ALONE)
-        return None if status == HTTPStatus.NOT_FOUND else answer["metadata"].get("labels") or {}
+        return None if status == HTTPStatus.NOT_FOUND else answer["metadata"]
 
     def list(self, path: str) -> Iterator[Body]:
         after = ""

@@ -22,10 +22,12 @@ from offsite.model.units import parse_duration_s
 from offsite.operator.resources.model import (
     Duration,
     Line,
+    Name,
     OptionalDuration,
     OptionalName,
     Patterns,
     Resource,
+    Sparse,
     Strict,
     Text,
     shorten,
@@ -221,13 +223,30 @@ def expiry_contradiction(most: str, least: str) -> str:
     )
 
 
-class BackupSpec(Strict):
+class StrimziListener(Strict):
+    """A listener of a cluster of Strimzi, and the user who logs in there."""
+
+    name: Name
+    """The name of the resource Kafka."""
+    namespace: OptionalName = ""
+    """The namespace of the resources Kafka and KafkaUser. Empty: that of this resource."""
+    listener: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,11}$", max_length=11)]
+    """The name of the listener."""
+    user: Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
+    """The name of the KafkaUser. Empty: for a listener without authentication. The Secret of the user must be in the
+    namespace of this resource, with the label for agents."""
+
+
+class BackupSpec(Sparse):
     identity: Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9-]{7,62})?$", max_length=63)] = ""
     """The identity of a backup in one repository, shared by resources of several Kubernetes clusters: all resources
     with the identity are one backup. An account must list the identity. Empty: the backup belongs to this resource
     alone. Immutable."""
     cluster: OptionalName = ""
     """The source: a cluster of the clusters folder. Empty: the name of the resource. Immutable."""
+    strimzi: StrimziListener | None = None
+    """In Kubernetes: where agents reach the source, if Strimzi runs it, in place of a Secret with `client.properties`.
+    Changed in place."""
     state: DesiredBackupState = DesiredBackupState.RUNNING
     """`paused`: the backup can continue in place. `stopped`: the backup ends, and the next run starts a new backup."""
     destination: Destination = Destination()

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from offsite.model.errors import check
 from offsite.model.units import UNIT_MS
@@ -75,6 +82,14 @@ class Strict(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="null",
     )
+
+
+class Sparse(Strict):
+    """Absent fields stay absent, as in Kubernetes: `emptyDir: {}` differs from no `emptyDir`."""
+
+    @model_serializer(mode="wrap")
+    def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Metadata(BaseModel):

@@ -18,13 +18,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
-    model_serializer,
     model_validator,
 )
 
-from offsite.operator.resources.model import INT_OR_STRING, Strict, Text, shorten
+from offsite.operator.resources.model import INT_OR_STRING, Sparse, Text, shorten
 
 VARIABLE_NAMES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
@@ -99,15 +97,7 @@ _File = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*
 Mode = Annotated[int, Field(ge=0, le=0o777, strict=True)]
 
 
-class _Sparse(Strict):
-    """Absent fields stay absent, as in Kubernetes: `emptyDir: {}` differs from no `emptyDir`."""
-
-    @model_serializer(mode="wrap")
-    def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
-
-
-class KeyFile(_Sparse):
+class KeyFile(Sparse):
     """One file of a volume."""
 
     key: _File
@@ -121,7 +111,7 @@ class KeyFile(_Sparse):
 Items = Annotated[tuple[KeyFile, ...], Field(max_length=32)]
 
 
-class EmptyDirectory(_Sparse):
+class EmptyDirectory(Sparse):
     """A folder that is empty at the start of the pod."""
 
     medium: Literal["", "Memory"] = ""
@@ -130,7 +120,7 @@ class EmptyDirectory(_Sparse):
     """The pod is ended if the folder holds more."""
 
 
-class ConfigFiles(_Sparse):
+class ConfigFiles(Sparse):
     """Files from a ConfigMap of the namespace."""
 
     name: ObjectName
@@ -143,7 +133,7 @@ class ConfigFiles(_Sparse):
     """Whether pods start without the ConfigMap."""
 
 
-class SecretFiles(_Sparse):
+class SecretFiles(Sparse):
     """Files from a Secret of the namespace with the label `offsite.dev/for-agents: "true"`."""
 
     secret_name: ObjectName
@@ -154,7 +144,7 @@ class SecretFiles(_Sparse):
     """The mode of files."""
 
 
-class Claim(_Sparse):
+class Claim(Sparse):
     """A PersistentVolumeClaim of the namespace with the label `offsite.dev/for-agents: "true"`."""
 
     claim_name: ObjectName
@@ -163,7 +153,7 @@ class Claim(_Sparse):
     """Whether the mount is read-only."""
 
 
-class Volume(_Sparse):
+class Volume(Sparse):
     """A volume with one source."""
 
     name: Short
@@ -178,12 +168,12 @@ class Volume(_Sparse):
     """A persistent volume."""
 
     @property
-    def sources(self) -> tuple[_Sparse, ...]:
+    def sources(self) -> tuple[Sparse, ...]:
         candidates = (self.empty_dir, self.config_map, self.secret, self.persistent_volume_claim)
         return tuple(source for source in candidates if source is not None)
 
 
-class VolumeMount(_Sparse):
+class VolumeMount(Sparse):
     """The mount point of a volume."""
 
     name: Short
@@ -194,7 +184,7 @@ class VolumeMount(_Sparse):
     """Whether the mount is read-only."""
 
 
-class Variable(_Sparse):
+class Variable(Sparse):
     """An environment variable."""
 
     name: Annotated[str, StringConstraints(max_length=200), Field(json_schema_extra={"enum": list(VARIABLE_NAMES)})]
@@ -203,7 +193,7 @@ class Variable(_Sparse):
     """A word, not a path."""
 
 
-class Resources(_Sparse):
+class Resources(Sparse):
     """The resources of a container."""
 
     requests: Amounts = {}
@@ -212,7 +202,7 @@ class Resources(_Sparse):
     """More memory or files end the container, more CPU is throttled."""
 
 
-class AgentContainer(_Sparse):
+class AgentContainer(Sparse):
     """The container of an agent, with the fields that a resource may set."""
 
     name: Literal["agent"]
@@ -226,7 +216,7 @@ class AgentContainer(_Sparse):
     """Mount points of volumes, by path."""
 
 
-class Toleration(_Sparse):
+class Toleration(Sparse):
     """A tolerated taint of nodes."""
 
     key: Annotated[str, StringConstraints(pattern=rf"^({KEY})?$", max_length=_KEY_MAX)] = ""
@@ -244,7 +234,7 @@ class Toleration(_Sparse):
 Values = Annotated[tuple[LabelValue, ...], Field(max_length=32)]
 
 
-class NodeRequirement(_Sparse):
+class NodeRequirement(Sparse):
     """A condition on a label of a node."""
 
     key: Key
@@ -255,21 +245,21 @@ class NodeRequirement(_Sparse):
     """The values to compare with."""
 
 
-class NodeTerm(_Sparse):
+class NodeTerm(Sparse):
     """Nodes that satisfy all conditions."""
 
     match_expressions: Annotated[tuple[NodeRequirement, ...], Field(max_length=16)] = ()
     """Conditions on labels."""
 
 
-class Nodes(_Sparse):
+class Nodes(Sparse):
     """Nodes that satisfy one term."""
 
     node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1, max_length=8)]
     """The terms."""
 
 
-class PreferredNodes(_Sparse):
+class PreferredNodes(Sparse):
     """Preferred nodes."""
 
     weight: Weight
@@ -278,7 +268,7 @@ class PreferredNodes(_Sparse):
     """The preferred nodes."""
 
 
-class NodeAffinity(_Sparse):
+class NodeAffinity(Sparse):
     """The nodes of the pods."""
 
     required_during_scheduling_ignored_during_execution: Nodes | None = None
@@ -289,7 +279,7 @@ class NodeAffinity(_Sparse):
     """Preferred nodes."""
 
 
-class LabelRequirement(_Sparse):
+class LabelRequirement(Sparse):
     """A condition on a label of a pod."""
 
     key: Key
@@ -300,7 +290,7 @@ class LabelRequirement(_Sparse):
     """The values to compare with."""
 
 
-class LabelSelector(_Sparse):
+class LabelSelector(Sparse):
     """Pods that satisfy all conditions."""
 
     match_labels: Labels = {}
@@ -309,7 +299,7 @@ class LabelSelector(_Sparse):
     """Further conditions."""
 
 
-class PodTerm(_Sparse):
+class PodTerm(Sparse):
     """The place of pods of the same namespace. Affinity to pods of other namespaces is not allowed."""
 
     label_selector: LabelSelector | None = None
@@ -318,7 +308,7 @@ class PodTerm(_Sparse):
     """The label of nodes that defines a place."""
 
 
-class WeightedPods(_Sparse):
+class WeightedPods(Sparse):
     """Preferred places."""
 
     weight: Weight
@@ -327,7 +317,7 @@ class WeightedPods(_Sparse):
     """The preferred places."""
 
 
-class PodAffinity(_Sparse):
+class PodAffinity(Sparse):
     """Placement beside certain pods, or apart from certain pods."""
 
     required_during_scheduling_ignored_during_execution: Annotated[tuple[PodTerm, ...], Field(max_length=8)] = ()
@@ -336,7 +326,7 @@ class PodAffinity(_Sparse):
     """Preferred places."""
 
 
-class Affinity(_Sparse):
+class Affinity(Sparse):
     """The placement of pods."""
 
     node_affinity: NodeAffinity | None = None
@@ -347,7 +337,7 @@ class Affinity(_Sparse):
     """Placement apart from pods of the namespace."""
 
 
-class PodSpec(_Sparse):
+class PodSpec(Sparse):
     """The fields of agents' pods beside the operator's fields."""
 
     service_account_name: OptionalObjectName = ""
@@ -376,7 +366,7 @@ class PodSpec(_Sparse):
         return self
 
 
-class PodMetadata(_Sparse):
+class PodMetadata(Sparse):
     """Labels and annotations of agents' pods. The operator lists the allowed names, because foreign programs react to
     labels and annotations."""
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, LeaseHeld, OffsiteError, ResourceConflict
+from offsite.model.errors import BackupNotFound, LeaseHeld, ListenerNotReady, OffsiteError, ResourceConflict
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import (
     BackupCondition,
@@ -255,7 +255,9 @@ def reconcile(executor: BackupExecutor, desired: DesiredBackup, places: Iterable
             problems.append(BackupCondition(type=ConditionType.INCORRECT_BACKUP_STATE, message=error.message))
         except OffsiteError as error:
             said = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
-            problems.append(BackupCondition(type=ConditionType.MISCONFIGURED_BACKUP, message=said))
+            passes = isinstance(error, ListenerNotReady)
+            kind = ConditionType.INCORRECT_DEPLOYMENT if passes else ConditionType.MISCONFIGURED_BACKUP
+            problems.append(BackupCondition(type=kind, message=said))
     observed, slot = (
         observe_backup(executor.observer, desired.uid, everywhere, ledger=desired.ledger),
         executor.slots.availability(desired.uid),

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, BadResource
 from offsite.operator.core.accounts import Accounts
 from offsite.operator.core.files import FolderLayout
 from offsite.operator.core.processes import Launches, parse_place_environments
 from offsite.operator.decide.desired import Account, DesiredAgents, RepositoryPlace
-from offsite.operator.kubernetes.agents import agent_deployment, parse_agents
+from offsite.operator.kubernetes.agents import AgentPods, agent_deployment, parse_agents
 from offsite.operator.kubernetes.api import ResourceReference
-from offsite.operator.resources.backup import AgentTemplate, Expiry
+from offsite.operator.resources.backup import AgentTemplate, Expiry, StrimziListener
 from offsite.operator.work.expire import expiry_policy
 from offsite.upkeep.retention.policy import RetentionPolicy
 
@@ -94,7 +94,7 @@ def test_agents_are_told_the_retention_that_they_agree_to(launches: Launches) ->
 
     assert launch.argv[-4:] == ("--maximum-retention", "30d", "--minimum-restorable", "7d")
     assert "--maximum-retention" not in launches.agent("uid", wanted()).launch.argv
-    assert parse_agents(agent_deployment(NAMED, asked, "offsite:1")) == asked
+    assert parse_agents(agent_deployment(AgentPods(named=NAMED, agents=asked, image="offsite:1"))) == asked
     assert expiry_policy("30d", "7d") == RetentionPolicy(keep_age_ms=30 * 86_400_000, floor_ms=7 * 86_400_000)
 
 
@@ -102,6 +102,12 @@ def test_an_agent_and_a_job_refuse_a_minimum_above_the_maximum() -> None:
     with pytest.raises(BadOption, match=r"minimumRestorable \(60d\) is longer than maximumRetention \(30d\)"):
         expiry_policy("30d", "60d")
     assert expiry_policy("", "60d") is None
+
+
+def test_a_folder_has_no_clusters_of_strimzi(launches: Launches) -> None:
+    asked = replace(wanted(), strimzi=StrimziListener(name="prod", listener="tls", user="backup"))
+    with pytest.raises(BadResource, match=r"spec\.strimzi works in Kubernetes alone"):
+        launches.check(asked)
 
 
 def test_no_secret_shows_when_a_launch_is_printed(launches: Launches) -> None:

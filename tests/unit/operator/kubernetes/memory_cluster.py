@@ -34,10 +34,10 @@ class MemoryCluster:
         found = self.objects.get(path)
         return None if found is None else copy.deepcopy(found)
 
-    def labels(self, path: str) -> Mapping[str, str] | None:
+    def metadata(self, path: str) -> Body | None:
         self._answer()
         found = self.objects.get(path)
-        return None if found is None else dict(found["metadata"].get("labels") or {})
+        return None if found is None else copy.deepcopy(found["metadata"])
 
     def list(self, path: str) -> Sequence[Body]:
         self._answer()
@@ -55,6 +55,7 @@ class MemoryCluster:
             raise ResourceConflict(f"{place} exists already")
         made = copy.deepcopy(dict(body))
         made["metadata"] |= {"uid": f"{next(self._numbers):08x}-0000-4000-8000-000000000000", "generation": 1}
+        made["metadata"]["resourceVersion"] = str(next(self._numbers))
         self.objects[place] = made
         self._lose()
 
@@ -69,6 +70,7 @@ class MemoryCluster:
         shown = {name: value for name, value in patch.items() if (name == "status") == is_status}
         before = copy.deepcopy(found.get("spec"))
         merge(found, shown if is_status else {**shown, "metadata": patch.get("metadata", {})})
+        found["metadata"]["resourceVersion"] = str(next(self._numbers))
         if found.get("spec") != before:
             found["metadata"]["generation"] += 1
         self._sweep(place)

@@ -72,12 +72,12 @@ def test_what_was_made_is_there_and_what_was_not_is_none(cluster: KubernetesApi)
     assert found["spec"] == {"replicas": 3}
 
 
-def test_of_an_object_the_labels_can_be_asked_alone(cluster: KubernetesApi) -> None:
-    assert cluster.labels(f"{DEPLOYMENTS}/shop") is None
+def test_of_an_object_the_metadata_can_be_asked_alone(cluster: KubernetesApi) -> None:
+    assert cluster.metadata(f"{DEPLOYMENTS}/shop") is None
     cluster.create(DEPLOYMENTS, SHOP)
-    assert cluster.labels(f"{DEPLOYMENTS}/shop") == {}
+    assert (cluster.metadata(f"{DEPLOYMENTS}/shop") or {})["name"] == "shop"
     assert cluster.patch(f"{DEPLOYMENTS}/shop", {"metadata": {"labels": {"a": "b"}}})
-    assert cluster.labels(f"{DEPLOYMENTS}/shop") == {"a": "b"}
+    assert (cluster.metadata(f"{DEPLOYMENTS}/shop") or {})["labels"] == {"a": "b"}
 
 
 def test_nothing_is_made_twice(cluster: KubernetesApi) -> None:
@@ -191,10 +191,10 @@ def test_of_a_secret_its_data_never_leave_the_server() -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         cluster = HttpKubernetesApi(lambda: Access(url=f"http://127.0.0.1:{server.server_port}", headers={}))
-        found = cluster.labels("/api/v1/namespaces/shops/secrets/a")
+        found = cluster.metadata("/api/v1/namespaces/shops/secrets/a")
         server.shutdown()
         thread.join()
-    assert found == {"b": "c"}
+    assert found == {"name": "a", "labels": {"b": "c"}}
     assert asked == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"]
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from docs.deployed import by_default, operator_manifests
 from offsite.operator.decide.backup import QUIET_MS
 from offsite.operator.decide.desired import DesiredAgents, RepositoryPlace
-from offsite.operator.kubernetes.agents import AGENTS, agent_deployment
+from offsite.operator.kubernetes.agents import AGENTS, AgentPods, agent_deployment
 from offsite.operator.kubernetes.api import ResourceReference, merge_patch, strategic_merge
 from offsite.operator.resources.backup import Agents, AgentTemplate
 from offsite.repository.declared.history import BackupPhase
@@ -43,7 +43,7 @@ def made_of(template: dict[str, Any]) -> dict[str, Any]:
         place=RepositoryPlace(account="main", repository="s3://bucket/kafka"),
         cluster="shop",
     )
-    found: dict[str, Any] = agent_deployment(NAMED, wanted, IMAGE)["spec"]["template"]
+    found: dict[str, Any] = agent_deployment(AgentPods(named=NAMED, agents=wanted, image=IMAGE))["spec"]["template"]
     return found
 
 

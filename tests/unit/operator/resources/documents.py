@@ -74,6 +74,9 @@ def mount(path: str, volume: str) -> dict[str, Any]:
 ACCEPTED: dict[str, dict[str, Any]] = {
     "a backup without a spec": document("Backup", None),
     "a backup of defaults": document("Backup", {}),
+    "a backup of a cluster of Strimzi": document(
+        "Backup", {"strimzi": {"name": "prod", "namespace": "kafka", "listener": "tls", "user": "backup"}}
+    ),
     "a backup with everything": document(
         "Backup",
         {
@@ -130,6 +133,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 
 REFUSED: dict[str, dict[str, Any]] = {
     "a field that there is not": document("Backup", {"snapshotduration": "7d"}),
+    "a cluster of Strimzi without a listener": document("Backup", {"strimzi": {"name": "prod"}}),
+    "a listener that Strimzi has not": document("Backup", {"strimzi": {"name": "prod", "listener": "TLS/1"}}),
     "a field that there is not, deep inside": document("Backup", {"agents": {"template": {"imaged": "x"}}}),
     "a field beside the spec": document("Backup", {}) | {"spcc": {}},
     "a resource that is not requested so": document("Backup", {"agents": {"template": {"resources": {"gpu": "1"}}}}),
