@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,9 +165,9 @@ class AskedCluster:
         found = self.client.get(path)
         return None if found.status_code == 404 else found.json()
 
-    def labels(self, path: str) -> Mapping[str, str] | None:
-        found = self.client.get(path, headers={"Accept": NAMES_ALONE})
-        return None if found.status_code == 404 else found.json()["metadata"].get("labels", {})
+    def metadata(self, path: str) -> Body | None:
+        answer = self.client.get(path, headers={"Accept": NAMES_ALONE})
+        return None if answer.status_code == 404 else answer.json()["metadata"]
 
     def list(self, path: str) -> Iterable[Body]:
         found: list[Body] = self.client.get(path).json()["items"]

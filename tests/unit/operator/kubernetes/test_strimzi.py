@@ -225,6 +225,7 @@ def test_agents_that_run_stay_while_the_listener_cannot_be_found(world: World) -
     world.look(home)
     assert pod(world) == before
     assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
+    assert world.conditions() == {}, "the backup is looked after as before"
     world.cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"] = kafka
     world.look(home)
     assert world.conditions() == {}
