@@ -7,6 +7,7 @@ The status of Kafka has the addresses and certificates of listeners, its spec th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ _VERSIONS = ("v1", "v1beta2")
 _TLS, _SCRAM = "tls", "scram-sha-512"
 _SECRET_KEYS: Mapping[str, tuple[str, ...]] = {"": (), _TLS: ("user.crt", "user.key"), _SCRAM: ("password",)}
 """What the Secret of a user has for each authentication that offsite can use without a file of its own."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 
 
@@ -118,6 +120,8 @@ def _user(api: KubernetesApi, path: str, source: StrimziListener, authentication
     status: Mapping[str, Any] = user.get("status") or {}
     if not status.get("secret"):
         raise ListenerNotReady(f"KafkaUser {source.user} has no Secret yet", hint="Strimzi's User Operator makes it")
+    if not _NAME.fullmatch(str(status["secret"])):  # it becomes a part of paths of the API
+        raise BadResource(f"spec.strimzi: the status of KafkaUser {source.user} names no Secret", hint="who wrote it?")
     return status
 
 

@@ -154,6 +154,13 @@ def test_a_user_name_that_names_a_file_of_agents_is_refused(cluster: MemoryClust
         access(cluster, "scram", "alice")
 
 
+@pytest.mark.parametrize("secret", ["../pods/shop", "Alice", "a?b", "a" * 254])
+def test_a_secret_whose_name_leads_elsewhere_is_refused(cluster: MemoryCluster, secret: str) -> None:
+    cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkausers/alice"]["status"]["secret"] = secret
+    with pytest.raises(BadResource, match="the status of KafkaUser alice names no Secret"):
+        access(cluster, "scram", "alice")
+
+
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with opened_world(tmp_path, monkeypatch) as opened:
