@@ -19,7 +19,7 @@ from tests.shared_spark import end_shared_spark
 from tests.spark_cluster import QUICK_JVMS, bare_environment, spark_cluster
 
 HOW_TOS = (
-    *("prove", "table", "other-tools", "choose", "settings", "expensive", "month-ends", "checkpoints"),
+    *("prove", "table", "other-tools", "strimzi", "choose", "settings", "expensive", "month-ends", "checkpoints"),
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
@@ -38,6 +38,7 @@ LONG = (
     "deleted-topic",
     "groups",
     "other-tools",
+    "strimzi",
 )
 """With the long tests."""
 
