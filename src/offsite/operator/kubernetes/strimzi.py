@@ -82,7 +82,8 @@ def _resource(api: KubernetesApi, path: str, shown: str) -> Body:
 
 
 def _declared_listener(kafka: Body, source: StrimziListener) -> Mapping[str, Any]:
-    listeners = {listener["name"]: listener for listener in kafka["spec"]["kafka"].get("listeners") or ()}
+    of_kafka = (kafka.get("spec") or {}).get("kafka") or {}  # the API server takes a Kafka without a spec
+    listeners = {listener["name"]: listener for listener in of_kafka.get("listeners") or ()}
     if source.listener not in listeners:
         raise BadResource(
             f"spec.strimzi: Kafka {source.name} has no listener {source.listener}",
@@ -128,7 +129,7 @@ def _user(api: KubernetesApi, path: str, source: StrimziListener, authentication
 def _address(kafka: Body, source: StrimziListener) -> dict[str, str]:
     listeners: Sequence[Mapping[str, Any]] = (kafka.get("status") or {}).get("listeners") or ()
     status = next((listener for listener in listeners if listener.get("name") == source.listener), None) or {}
-    bootstrap, certificates = str(status.get("bootstrapServers") or ""), status.get("certificates") or ()
+    bootstrap, certificates = _bootstrap(status), status.get("certificates") or ()
     if not bootstrap:
         raise ListenerNotReady(
             f"listener {source.listener} of Kafka {source.name} is not ready",
@@ -140,6 +141,15 @@ def _address(kafka: Body, source: StrimziListener) -> dict[str, str]:
         raise BadResource(f"Kafka {source.name}: status.listeners: {error.message}") from error
     trusted = {"ssl.truststore.certificates": "\n".join(map(str, certificates))} if certificates else {}
     return {"bootstrap.servers": bootstrap, **trusted}
+
+
+def _bootstrap(status: Mapping[str, Any]) -> str:
+    """The addresses of a listener; empty for none. `bootstrapServers` has IPv6 addresses without brackets, so that host
+    and port cannot be told apart: `addresses` has each for itself."""
+    addresses = [(str(address.get("host") or ""), address.get("port")) for address in status.get("addresses") or ()]
+    if any(":" in host for host, _ in addresses):
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    return str(status.get("bootstrapServers") or "")
 
 
 def _protocol(authentication: str, *, is_encrypted: bool) -> str:

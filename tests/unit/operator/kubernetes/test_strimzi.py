@@ -58,6 +58,7 @@ def declare_cluster(cluster: MemoryCluster, *, version: str = "v1", namespace: s
     cluster.objects[GROUP] = {"versions": [{"version": name} for name in offered]}
     place = f"{GROUP}/{version}/namespaces/{namespace}"
     cluster.create(f"{place}/kafkas", {"metadata": {"name": "prod"}, **KAFKA})
+    cluster.create(f"{place}/kafkas", {"metadata": {"name": "begun"}})
     for name, (authentication, status) in USERS.items():
         body = {"metadata": {"name": name}, "spec": {"authentication": authentication}, "status": status}
         cluster.create(f"{place}/kafkausers", body)
@@ -113,6 +114,7 @@ def test_the_newest_version_that_is_offered_is_read() -> None:
     [
         ({"listener": "plain", "name": "other"}, "there is no Kafka other"),
         ({"listener": "none"}, "has no listener none"),
+        ({"listener": "plain", "name": "begun"}, "has no listener plain"),
         ({"listener": "scram"}, "asks for scram-sha-512"),
         ({"listener": "scram", "user": "nobody"}, "there is no KafkaUser nobody"),
         ({"listener": "scram", "user": "billing"}, "KafkaUser billing has the authentication tls"),
@@ -136,6 +138,15 @@ def test_a_listener_without_an_address_and_a_user_without_a_secret_are_not_ready
     cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]["status"]["listeners"] = []
     with pytest.raises(ListenerNotReady, match="listener plain of Kafka prod is not ready"):
         access(cluster, "plain")
+
+
+def test_addresses_of_nodes_may_be_of_ipv6(cluster: MemoryCluster) -> None:
+    """As Strimzi writes them for node ports: without brackets in `bootstrapServers`."""
+    plain = cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]["status"]["listeners"][0]
+    plain["addresses"] = [{"host": "fd00:10::5", "port": 31234}, {"host": "node.example", "port": 31234}]
+    plain["bootstrapServers"] = "fd00:10::5:31234,node.example:31234"
+    config = parse_client_properties(access(cluster, "plain").properties, source="found").config
+    assert list(map(str, config.bootstrap)) == ["[fd00:10::5]:31234", "node.example:31234"]
 
 
 @pytest.mark.parametrize("bootstrap", ["${secret:/etc/offsite/cluster:password}.shop.example:9092", "a:1\nb=c"])
