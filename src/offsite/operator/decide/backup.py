@@ -28,7 +28,7 @@ class ConditionType(StrEnum):
     """Why a backup differs from its spec. No condition: the backup is reconciled."""
 
     INCORRECT_DEPLOYMENT = "IncorrectDeployment"
-    """No agents run, or the agents run for another spec."""
+    """No agents run, or the agents run for another spec, or on an earlier way to their cluster."""
     DEPLOYMENT_ROLLING_OUT = "DeploymentRollingOut"
     """Some agents do not run yet."""
     INCORRECT_BACKUP_STATE = "IncorrectBackupState"
@@ -143,6 +143,8 @@ def check(desired: DesiredBackup, observed: ObservedBackup, slot: SlotAvailabili
         conditions.append(
             _condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run with the declared spec yet")
         )
+    elif observed.agents.problem:
+        conditions.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, observed.agents.problem))
     elif observed.agents.ready < desired.agents.replicas:
         said = f"{observed.agents.ready} of {desired.agents.replicas} agents run"
         conditions.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))

@@ -52,10 +52,12 @@ class ObservedLowLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedAgents:
-    """`configured`: the configuration of the last start; None: no agents. `ready`: number of running agents."""
+    """`configured`: the configuration of the last start; None: no agents. `ready`: number of running agents. `problem`:
+    why they may not reach their cluster as declared; empty: nothing is known."""
 
     configured: DesiredAgents | None = None
     ready: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

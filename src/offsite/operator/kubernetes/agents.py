@@ -90,7 +90,9 @@ class PodAgents:
         is_same = _made_of(deployment) == _made_of(expected) and deployment["spec"].get("replicas") == agents.replicas
         is_same = is_same and not self._unlabelled(pods)
         return ObservedAgents(
-            configured=agents if is_same else replace(agents, replicas=REPLICAS_DIFFER), ready=_ready(deployment)
+            configured=agents if is_same else replace(agents, replicas=REPLICAS_DIFFER),
+            ready=_ready(deployment),
+            problem=pods.problem,
         )
 
     def configure(self, uid: str, agents: DesiredAgents | None) -> None:
@@ -133,22 +135,26 @@ class PodAgents:
     def _pods(self, named: ResourceReference, agents: DesiredAgents, deployment: Body | None) -> AgentPods:
         """Return what the pods are made of. While a listener of Strimzi cannot be found, agents that run keep the way
         to it that they have. Raises the errors of `find_access` where there is none."""
-        access, login = None, ""
-        if agents.strimzi is not None:
-            access = self._access(named, agents.strimzi, deployment)
-            secret = self.cluster.metadata(named.core_path("secrets", access.secret)) if access.secret else None
-            login = str((secret or {}).get("resourceVersion", ""))
-        return AgentPods(named=named, agents=agents, image=self.image, access=access, login=login)
+        pods = AgentPods(named=named, agents=agents, image=self.image)
+        if agents.strimzi is None:
+            return pods
+        access, problem = self._access(named, agents.strimzi, deployment)
+        secret = self.cluster.metadata(named.core_path("secrets", access.secret)) if access.secret else None
+        login = str((secret or {}).get("resourceVersion", ""))
+        return replace(pods, access=access, login=login, problem=problem)
 
-    def _access(self, named: ResourceReference, source: StrimziListener, deployment: Body | None) -> StrimziAccess:
+    def _access(
+        self, named: ResourceReference, source: StrimziListener, deployment: Body | None
+    ) -> tuple[StrimziAccess, str]:
+        """Return the way to the listener; and why it is an earlier one, empty if it is not."""
         try:
-            return find_access(self.cluster, source, named.namespace, folder=CLUSTER_FOLDER)
-        except OffsiteError:
+            return find_access(self.cluster, source, named.namespace, folder=CLUSTER_FOLDER), ""
+        except OffsiteError as error:
             before = parse_agents(deployment) if deployment is not None else None
             access = parse_access(deployment) if deployment is not None else None
             if access is None or before is None or before.strimzi != source:
                 raise
-            return access
+            return access, f"agents go on with an earlier address and login: {error.id}: {error.message}"
 
     def _unlabelled(self, pods: AgentPods) -> str:
         """Return what is wrong with the Secrets and claims of the agents; empty: nothing."""
@@ -230,13 +236,15 @@ def parse_access(deployment: Body) -> StrimziAccess | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPods:
     """What the pods of a backup are made of. `access`: the way to a listener of Strimzi; None: as the Secret of the
-    cluster says. `login`: the version of the Secret of the KafkaUser."""
+    cluster says. `login`: the version of the Secret of the KafkaUser. `problem`: why `access` is an earlier one, empty
+    if it is not."""
 
     named: ResourceReference
     agents: DesiredAgents
     image: str
     access: StrimziAccess | None = None
     login: str = ""
+    problem: str = ""
 
     @property
     def account_secret(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -236,17 +237,55 @@ def test_until_the_listener_is_ready_a_condition_says_so(world: World) -> None:
     assert world.conditions() == {}
 
 
-def test_agents_that_run_stay_while_the_listener_cannot_be_found(world: World) -> None:
+def without_kafka(cluster: MemoryCluster) -> str:
+    del cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]
+    return "there is no Kafka prod"
+
+
+def without_spec(cluster: MemoryCluster) -> str:
+    del cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]["spec"]
+    return "has no listener scram"
+
+
+def with_another_authentication(cluster: MemoryCluster) -> str:
+    listeners = cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]["spec"]["kafka"]["listeners"]
+    listeners[2]["authentication"] = {"type": "oauth"}
+    return "asks for oauth"
+
+
+def without_user(cluster: MemoryCluster) -> str:
+    del cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkausers/alice"]
+    return "there is no KafkaUser alice"
+
+
+@pytest.mark.parametrize("lose", [without_kafka, without_spec, with_another_authentication, without_user])
+def test_agents_that_run_stay_while_the_listener_cannot_be_found_and_a_condition_says_why(
+    world: World, lose: Callable[[MemoryCluster], str]
+) -> None:
     home, uid = world.running(strimzi=SCRAM)
-    before = pod(world)
-    kafka = world.cluster.objects.pop(f"{GROUP}/v1/namespaces/shops/kafkas/prod")
+    before, resources = pod(world), copy.deepcopy(world.cluster.objects)
+    why = lose(world.cluster)
     world.look(home)
     assert pod(world) == before
     assert [low.phase for low in world.lows(uid)] == [BackupPhase.RUNNING]
-    assert world.conditions() == {}, "the backup is looked after as before"
-    world.cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"] = kafka
+    (condition,) = world.conditions().items()
+    assert condition[0] == "IncorrectDeployment"
+    assert "agents go on with an earlier address and login: OFF-" in condition[1]
+    assert why in condition[1]
+    assert world.status()["reconciled"] is False
+    world.cluster.objects.update({path: it for path, it in resources.items() if path.startswith(GROUP)})
     world.look(home)
     assert world.conditions() == {}
+
+
+def test_a_password_replaces_the_agents_while_the_listener_cannot_be_found(world: World) -> None:
+    home, _ = world.running(strimzi=SCRAM)
+    before = pod(world)
+    without_kafka(world.cluster)
+    world.cluster.patch(f"{SECRETS}/strimzi-alice", {"data": {"password": "bmV3"}})
+    world.look(home)
+    assert pod(world) != before
+    assert pod(world)["spec"] == before["spec"]
 
 
 def test_a_secret_without_the_label_is_mounted_nowhere(world: World) -> None:
