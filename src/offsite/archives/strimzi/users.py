@@ -7,6 +7,7 @@ operator (`KafkaUserModel`, `SimpleAclRule`), `api` 0.51.0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,6 +42,8 @@ _WHOLE_LIMITS = {
     "consumer_byte_rate": "consumerByteRate",
     "request_percentage": "requestPercentage",
 }
+_WHOLE_MAX = 2**31 - 1
+"""The API server takes more, and then the User Operator cannot read the resource (`Integer` in `KafkaUserQuotas`)."""
 _LIMITS = {**_WHOLE_LIMITS, "controller_mutation_rate": "controllerMutationRate"}
 
 
@@ -126,8 +129,10 @@ def _add_limit(entity: QuotaEntity, limit: str, value: float, users: dict[str, _
         raise _NotSaid("Strimzi has quotas of single users alone")
     if limit not in _LIMITS:
         raise _NotSaid("a KafkaUser has no such limit")
-    if value < 0 or (limit in _WHOLE_LIMITS and not value.is_integer()):
-        raise _NotSaid("a KafkaUser has a whole number there")
+    if not 0 <= value < math.inf:
+        raise _NotSaid("a KafkaUser has no such number")
+    if limit in _WHOLE_LIMITS and not (value.is_integer() and value <= _WHOLE_MAX):
+        raise _NotSaid(f"a KafkaUser has a whole number up to {_WHOLE_MAX:,} there")
     _user_of(entity.parts[0][1], users).limits[limit] = value
 
 

@@ -94,7 +94,10 @@ UNSAYABLE = {
     quota({"producer_byte_rate": 1.0}, user=""): "Strimzi has quotas of single users alone",
     quota({"producer_byte_rate": 1.0}, user="alice", client_id="c"): "Strimzi has quotas of single users alone",
     quota({"connection_creation_rate": 1.0}, ip="10.0.0.1"): "Strimzi has quotas of single users alone",
-    quota({"request_percentage": 0.5}, user="alice"): "a KafkaUser has a whole number there",
+    quota({"request_percentage": 0.5}, user="alice"): "a KafkaUser has a whole number up to 2,147,483,647 there",
+    quota({"producer_byte_rate": 3e9}, user="alice"): "a KafkaUser has a whole number up to 2,147,483,647 there",
+    quota({"controller_mutation_rate": float("inf")}, user="alice"): "a KafkaUser has no such number",
+    quota({"consumer_byte_rate": float("nan")}, user="alice"): "a KafkaUser has no such number",
     quota({"something_new": 1.0}, user="alice"): "a KafkaUser has no such limit",
 }
 """Each thing that no KafkaUser says, and the reason."""
