@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from offsite.archives.files import Files
-from offsite.archives.strimzi.manifest import Manifest, document_text
+from offsite.archives.strimzi.manifest import Manifest, document_text, is_cluster
 from offsite.archives.strimzi.topics import kafka_topics
 from offsite.archives.strimzi.users import KafkaUsers, kafka_users
 from offsite.model.errors import BadOption, DamagedObject, NoSuchTopic
@@ -70,9 +70,11 @@ class StrimziResult:
 
 
 def resources_of(backup: Backup, request: StrimziRequest) -> StrimziResources:
-    """Raises `NoSuchRestorePoint`, `NoSuchTopic`, `CommitsGone`, and `BadOption` for a part of a commit: topics and
-    users are of whole commits."""
+    """Raises `NoSuchRestorePoint`, `NoSuchTopic`, `CommitsGone`, and `BadOption` for an impossible cluster, and for a
+    part of a commit: topics and users are of whole commits."""
     _check_whole(request.point)
+    if request.cluster and not is_cluster(request.cluster):
+        raise BadOption(f"--cluster {request.cluster!r}: no resource Kafka may have that name", hint="name one that exists")
     backup = backup.for_reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)

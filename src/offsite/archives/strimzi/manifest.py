@@ -16,6 +16,7 @@ Manifest = Mapping[str, object]
 CLUSTER_LABEL = "strimzi.io/cluster"
 """Strimzi's operators own a resource by this label, which names the resource Kafka."""
 NAME_MAX_CHARS = 253
+_LABEL_MAX_CHARS = 63
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS_OF_YAML = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
@@ -25,6 +26,11 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff
 def is_name(text: str) -> bool:
     """Whether `text` may be the name of a resource (RFC 1123, a subdomain)."""
     return len(text) <= NAME_MAX_CHARS and _NAME.fullmatch(text) is not None
+
+
+def is_cluster(text: str) -> bool:
+    """Whether `text` may be the name of a resource Kafka: the value of a label as well."""
+    return is_name(text) and len(text) <= _LABEL_MAX_CHARS
 
 
 def manifest(kind: str, name: str, spec: Manifest, *, cluster: str, version: StrimziVersion) -> Manifest:

@@ -49,6 +49,12 @@ def test_topics_and_users_are_written_with_the_label_of_their_cluster(folder: Pa
     assert result["left_out"] == ["__consumer_offsets", "__own"]
 
 
+@pytest.mark.parametrize("cluster", ["Prod", "my cluster", "a" * 64, "-", "x\ny: z"])
+def test_a_cluster_whose_name_kubernetes_refuses_is_refused(folder: Path, cluster: str) -> None:
+    assert "no resource Kafka may have that name" in refusal(export(folder, f"--cluster={cluster}"))
+    assert not (folder / "out").exists()
+
+
 def test_what_is_not_said_is_in_the_file_in_the_result_and_in_the_exit_code(folder: Path) -> None:
     ended = export(folder)
     sentence = "ACL ALLOW User:* READ on TOPIC LITERAL:orders: no KafkaUser may be for the user *"
