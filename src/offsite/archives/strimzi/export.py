@@ -28,6 +28,12 @@ TOPICS_FILE, USERS_FILE = "kafkatopics.yaml", "kafkausers.yaml"
 _FIRST_LINE = "# Written by offsite export --as strimzi"
 """A file that begins otherwise is somebody else's, and stays."""
 _INTERNAL = "__"
+_OF_TOPICS = (
+    "the Topic Operator gives a topic the settings of its resource and takes all others away: where a restore held a "
+    "retention back, restored records would be deleted, so write retention.ms: -1 and retention.bytes: -1 into the "
+    "resource before you apply it"
+)
+_OF_USERS = "the User Operator deletes the ACLs, quotas and SCRAM-SHA-512 logins of users that no resource has"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +48,13 @@ class StrimziRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrimziResources:
-    """The resources of a restore point, named for people in `source`. `left_out`: selected topics that get none: they
-    belong to a program, as those of Kafka do."""
+    """The resources of a restore point, named for people in `source`. `unread`: a sentence for each topic whose
+    settings the backup does not know. `left_out`: selected topics that get no resource: they belong to a program, as
+    those of Kafka do."""
 
     source: str
     topics: tuple[Manifest, ...]
+    unread: tuple[str, ...]
     users: KafkaUsers
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
@@ -54,7 +62,8 @@ class StrimziResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrimziResult:
-    """What was written. `not_said`: rights, quotas and users of the source that no resource has, in sentences."""
+    """What was written. `not_said`: settings, rights, quotas and users of the source that no resource has, in
+    sentences."""
 
     place: str
     source: str
@@ -74,18 +83,26 @@ def resources_of(backup: Backup, request: StrimziRequest) -> StrimziResources:
     part of a commit: topics and users are of whole commits."""
     _check_whole(request.point)
     if request.cluster and not is_cluster(request.cluster):
-        raise BadOption(f"--cluster {request.cluster!r}: no resource Kafka may have that name", hint="name one that exists")
+        raise BadOption(
+            f"--cluster {request.cluster!r}: no resource Kafka may have that name", hint="name one that exists"
+        )
     backup = backup.for_reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)
     shapes = point.state.latest_shapes()
     selected, left_out = _selected(point.state.backup, point.state.seq, shapes.keys(), request.point.selection)
+    written, users = [shapes[topic] for topic in selected], _users(backup, point.state, request)
     return StrimziResources(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",
-        topics=kafka_topics([shapes[topic] for topic in selected], cluster=request.cluster, version=request.version),
-        users=_users(backup, point.state, request),
+        topics=kafka_topics(written, cluster=request.cluster, version=request.version),
+        unread=tuple(
+            f"settings of topic {shape.topic}: the backup may not read them"
+            for shape in written
+            if shape.configs_unread
+        ),
+        users=users,
         left_out=left_out,
-        notes=(*incarnation_notes(point.incarnations_of(selected)), *_notes(request)),
+        notes=(*incarnation_notes(point.incarnations_of(selected)), *_notes(request, users)),
     )
 
 
@@ -95,15 +112,16 @@ def write_resources(files: Files, resources: StrimziResources) -> StrimziResult:
     with files.exclusive():
         for name in (TOPICS_FILE, USERS_FILE):
             _check_own(files, name)
-        files.put(TOPICS_FILE, _file(resources.source, resources.topics, ()))
-        files.put(USERS_FILE, _file(resources.source, resources.users.manifests, resources.users.not_said))
+        files.put(TOPICS_FILE, _file(resources.source, resources.topics, resources.unread, note=_OF_TOPICS))
+        users = resources.users
+        files.put(USERS_FILE, _file(resources.source, users.manifests, users.not_said, note=_OF_USERS))
     return StrimziResult(
         place=files.url,
         source=resources.source,
         topics=len(resources.topics),
         users=len(resources.users.manifests),
         left_out=resources.left_out,
-        not_said=resources.users.not_said,
+        not_said=(*resources.unread, *resources.users.not_said),
         notes=resources.notes,
     )
 
@@ -125,11 +143,11 @@ def _selected(
 ) -> tuple[Sequence[str], tuple[str, ...]]:
     """The topics that get a resource, and those that do not unless a person names them in full: topics of Kafka, of
     Strimzi and of drills belong to the programs that make them. Raises `NoSuchTopic`."""
+    see_topics = f"see its topics with: offsite show {backup}"
     if missing := selection.missing(topics):
-        raise NoSuchTopic(
-            f"backup {backup} has no topic {', '.join(missing)} at commit {commit}",
-            hint=f"see its topics with: offsite show {backup}",
-        )
+        raise NoSuchTopic(f"backup {backup} has no topic {', '.join(missing)} at commit {commit}", hint=see_topics)
+    if topics and not selection.select(topics):
+        raise NoSuchTopic(f"no topic of backup {backup} is selected", hint=see_topics)
     of_programs = frozenset(topic for topic in topics if topic.startswith(_INTERNAL)) | drill_copies(topics)
     selected = selection.select(topics, hidden=of_programs)
     return selected, tuple(topic for topic in selection.select(topics) if topic not in selected)
@@ -146,7 +164,10 @@ def _users(backup: Backup, state: BackupState, request: StrimziRequest) -> Kafka
     return kafka_users(settings, cluster=request.cluster, version=request.version)
 
 
-def _notes(request: StrimziRequest) -> Iterator[str]:
+def _notes(request: StrimziRequest, users: KafkaUsers) -> Iterator[str]:
+    yield _OF_TOPICS
+    if users.not_said:
+        yield _OF_USERS
     if not request.cluster:
         yield "no operator of Strimzi owns a resource without a label for its cluster: name the cluster with --cluster"
 
@@ -160,8 +181,8 @@ def _check_own(files: Files, name: str) -> None:
         )
 
 
-def _file(source: str, manifests: Sequence[Manifest], not_said: Sequence[str]) -> bytes:
-    lines = [f"{_FIRST_LINE}: {amount(len(manifests), 'resource')} of {source}."]
+def _file(source: str, manifests: Sequence[Manifest], not_said: Sequence[str], *, note: str) -> bytes:
+    lines = [f"{_FIRST_LINE}: {amount(len(manifests), 'resource')} of {source}.", f"# Note: {note}."]
     if not_said:
         lines += ["# Not in these resources:", *(f"# - {sentence}" for sentence in not_said)]
     return ("\n".join(map(printable, lines)) + "\n" + "".join(map(document_text, manifests))).encode()

@@ -155,6 +155,7 @@ Follow = Annotated[
         "--follow", help="Continue to export new records, until SIGINT or SIGTERM; a started run is finished first."
     ),
 ]
+INTERVAL = "10s"
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long to wait between runs.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be exported. Repairs leftovers of a crash, writes no record.")
@@ -167,7 +168,7 @@ def export(
     resources: ResourceOptions,
     engine: SparkOptions,
     follow: Follow = False,
-    interval: Interval = "10s",
+    interval: Interval = INTERVAL,
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
@@ -179,7 +180,8 @@ def export(
     lost records (holes); with --as, the resources cannot say everything of the source's users.
     """
     if resources.are_asked_for():
-        check_for_resources(options, ExportOptions(path=options.path), follow=follow, dry_run=dry_run)
+        waits = {"interval": interval != INTERVAL, "give_up_after": give_up_after != GIVE_UP_AFTER}
+        check_for_resources(options, ExportOptions(path=options.path), follow=follow, dry_run=dry_run, **waits)
         backup = named_backup(options.repo, options.backup, otherwise="", looks=True)
         export_resources(options.path, backup, parse_point(options.words), resources, output)
         return

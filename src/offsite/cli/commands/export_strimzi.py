@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -93,4 +94,11 @@ def _render(result: StrimziResult) -> Iterator[Line]:
     yield from (f"  not in the resources: {sentence}" for sentence in result.not_said)
     yield from (f"  without a resource: {topic}, which belongs to a program" for topic in result.left_out)
     yield from remark_lines(result.notes)
-    yield f"next: kubectl apply -f {result.place}"
+    yield f"next, after a restore: {how_to_apply(result.place)}"
+
+
+def how_to_apply(place: str) -> str:
+    """What a person does with the files. `kubectl` reads no object store."""
+    if "://" in place:
+        return f"copy the two files out of {place} into a folder, and kubectl apply -f each"
+    return f"kubectl apply -f {shlex.quote(place)}"

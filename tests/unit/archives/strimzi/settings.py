@@ -103,13 +103,13 @@ UNSAYABLE = {
 """Each thing that no KafkaUser says, and the reason."""
 
 
-def make_backup(folder: Path, settings: ClusterSettings | None) -> None:
+def make_backup(folder: Path, settings: ClusterSettings | None, shapes: Sequence[TopicShape] = SHAPES) -> None:
     """A repository in `folder/repo` with a backup `shop` of one commit."""
     store = open_store(str(folder / "repo"))
     store.prepare()
     backup = new_backup(store, "shop")
     metadata = put_cluster_snapshot(store, backup.state(), settings) if settings is not None else None
-    append_unchecked(backup, backup.state(), CommitChanges(topics=SHAPES, metadata=metadata), committed_at_ms=1)
+    append_unchecked(backup, backup.state(), CommitChanges(topics=tuple(shapes), metadata=metadata), committed_at_ms=1)
 
 
 def written_resources(folder: Path, *words: str) -> Sequence[dict[str, Any]]:

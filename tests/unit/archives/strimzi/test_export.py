@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typer.testing import CliRunner, Result
 
 from offsite.archives.strimzi.manifest import document_text
 from offsite.cli.app import app
-from offsite.model.errors import BadOption
-from tests.unit.archives.strimzi.settings import SAYABLE, UNSAYABLE, documents, make_backup
+from offsite.cli.commands.export_strimzi import how_to_apply
+from offsite.model.errors import BadOption, NoSuchTopic
+from tests.unit.archives.strimzi.settings import SAYABLE, SHAPES, UNSAYABLE, documents, make_backup
 
 
 @pytest.fixture
@@ -63,6 +65,46 @@ def test_what_is_not_said_is_in_the_file_in_the_result_and_in_the_exit_code(fold
     assert f"# - {sentence}" in (folder / "out" / "kafkausers.yaml").read_text(encoding="utf-8")
 
 
+def test_what_strimzi_takes_away_is_said_before_anybody_applies_it(folder: Path) -> None:
+    """A restore holds a retention back that would delete its records, and brokers would get it by the resource."""
+    ended = export(folder)
+    printed = ended.stdout.splitlines()
+    assert any("note: the Topic Operator gives a topic the settings of its resource" in line for line in printed[:-1])
+    assert any("note: the User Operator deletes the ACLs" in line for line in printed[:-1])
+    assert printed[-1] == f"next, after a restore: kubectl apply -f {folder / 'out'}"
+    texts = [(folder / "out" / name).read_text(encoding="utf-8") for name in ("kafkatopics.yaml", "kafkausers.yaml")]
+    assert "# Note: the Topic Operator gives" in texts[0]
+    assert "retention.ms: -1" in texts[0]
+    assert "# Note: the User Operator deletes" in texts[1]
+
+
+def test_the_next_command_can_be_copied(folder: Path) -> None:
+    named = ("--repo", str(folder / "repo"), "--backup", "shop")
+    ended = CliRunner().invoke(app, ["export", str(folder / "a b'$c"), "--as", "strimzi", *named])
+    command = ended.stdout.splitlines()[-1].partition(": ")[2]
+    assert shlex.split(command) == ["kubectl", "apply", "-f", str(folder / "a b'$c")]
+
+
+def test_kubectl_is_sent_to_no_object_store() -> None:
+    assert how_to_apply("s3://bucket/shop").startswith("copy the two files out of s3://bucket/shop into a folder")
+
+
+def test_a_topic_whose_settings_nobody_could_read_is_named(tmp_path: Path) -> None:
+    make_backup(tmp_path, SAYABLE, shapes=[replace(SHAPES[0], configs=(), configs_unread=True)])
+    ended = export(tmp_path, "-o", "json")
+    sentence = "settings of topic orders: the backup may not read them"
+    assert ended.exit_code == 3
+    assert json.loads(ended.stdout)["not_said"] == [sentence]
+    assert f"# - {sentence}" in (tmp_path / "out" / "kafkatopics.yaml").read_text(encoding="utf-8")
+
+
+def test_patterns_that_select_nothing_replace_no_earlier_export(folder: Path) -> None:
+    export(folder)
+    ended = export(folder, "--topics", "nothing-*")
+    assert isinstance(ended.exception, NoSuchTopic)
+    assert len(documents(folder / "out" / "kafkatopics.yaml")) == 2
+
+
 def test_a_restore_point_without_settings_says_so(tmp_path: Path) -> None:
     make_backup(tmp_path, None)
     ended = export(tmp_path)
@@ -98,6 +140,8 @@ def test_the_same_export_again_replaces_its_files_and_no_file_of_others(folder: 
         ("--lossy",),
         ("--follow",),
         ("--dry-run",),
+        ("--interval", "5s"),
+        ("--give-up-after", "1h"),
         ("--at", "1h-ago"),
         ("--before", "topic=orders,partition=0,offset=1"),
         ("--partitions", "orders:0"),
