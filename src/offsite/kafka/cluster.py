@@ -16,7 +16,7 @@ from pathlib import Path
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import PROTOCOLS, BrokerAddress, KafkaConfig, SaslConfig, parse_bootstrap
-from offsite.kafka.config_providers import is_of_providers, resolve
+from offsite.kafka.config_providers import is_of_providers, named_files, resolve
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.oauth_settings import OAUTH_KEY_FILES, OAUTH_SETTINGS, oauth_warnings, read_token_source
 from offsite.kafka.security_settings import (
@@ -39,6 +39,8 @@ _TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
 _OWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"})
 _KNOWN = _OWN | TLS_SETTINGS | SASL_SETTINGS | OAUTH_SETTINGS
 _DEFAULT_TIMEOUT_MS = 30_000
+_OF_SECRETS = ("password", "secret", "jaas", "keystore.key", "key.pem")
+"""Words in the names of settings whose values are secrets."""
 _KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location"}) | OAUTH_KEY_FILES
 
 
@@ -114,7 +116,9 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
 def _secret_files(path: Path, text: str, config: KafkaConfig) -> Iterator[Path]:
     if config.has_secret:
         yield path
-    for setting in parse_properties(text):
+    properties = parse_properties(text)
+    yield from (file for name, file in named_files(properties) if any(word in name for word in _OF_SECRETS))
+    for setting in properties:
         if setting.name in _KEY_FILES and setting.value:
             yield Path(setting.value)
     if config.sasl is not None and config.sasl.kerberos is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.cluster import ClientProperties, parse_client_properties
+from offsite.kafka.cluster import ClientProperties, parse_client_properties, read_client_properties
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.secret import Secret
 
@@ -44,6 +44,34 @@ def test_without_a_provider_such_a_value_is_text() -> None:
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadKafkaConfig, match=r"client\.properties:7: sasl\.password: cannot read .*/password: No such"):
         parse(*PROVIDERS, f"sasl.password=${{secret:{tmp_path}:password}}")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "below/password", "..", "pass\\u0000word"])
+def test_a_file_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("hunter2")
+    (folder := tmp_path / "folder" / "below").mkdir(parents=True)
+    (folder / "password").write_text("hunter2")
+    with pytest.raises(BadKafkaConfig, match=r"sasl\.password: .* is not the name of a file in a folder"):
+        parse(*PROVIDERS, f"sasl.password=${{secret:{folder.parent}:{name}}}")
+
+
+def test_a_named_file_that_everybody_can_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2")
+    (properties := tmp_path / "client.properties").write_text(
+        "\n".join(
+            [
+                f"bootstrap.servers=${{secret:{tmp_path}:bootstrap}}",
+                *SCRAM,
+                *PROVIDERS,
+                f"sasl.password=${{secret:{tmp_path}:password}}",
+            ]
+        )
+    )
+    (tmp_path / "bootstrap").write_text("b:9092")
+    for file, mode in ((properties, 0o600), (tmp_path / "password", 0o644), (tmp_path / "bootstrap", 0o644)):
+        file.chmod(mode)
+    (warning,) = read_client_properties(properties).warnings
+    assert warning.startswith(f"{tmp_path / 'password'} contains a secret")
 
 
 @pytest.mark.parametrize("lines", [("config.providers=vault",), ("config.providers=v", "config.providers.v.class=a.B")])
