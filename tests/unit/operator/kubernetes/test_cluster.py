@@ -151,7 +151,7 @@ def test_an_answer_of_something_before_the_server_shows_nothing_to_be_gone(
     path = f"/balancer/{status}/{len(body)}"
     for method in ("get", "patch"):
         emulator[f"{method} {path}"] << status << body.encode()
-    for ask in (http.get, http.labels, lambda path: http.patch(path, {})):
+    for ask in (http.get, http.metadata, lambda path: http.patch(path, {})):
         with pytest.raises(KubernetesUnavailable, match="not by the API"):
             ask(path)
 
