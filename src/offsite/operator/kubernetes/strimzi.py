@@ -145,10 +145,10 @@ def _address(kafka: Body, source: StrimziListener) -> dict[str, str]:
 
 def _bootstrap(status: Mapping[str, Any]) -> str:
     """The addresses of a listener; empty for none. `bootstrapServers` has IPv6 addresses without brackets, so that host
-    and port cannot be told apart: `addresses` has each for itself."""
+    and port cannot be told apart: `addresses` has each for itself, in any order."""
     addresses = [(str(address.get("host") or ""), address.get("port")) for address in status.get("addresses") or ()]
     if any(":" in host for host, _ in addresses):
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+        return ",".join(sorted({f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses}))
     return str(status.get("bootstrapServers") or "")
 
 

@@ -144,10 +144,14 @@ def test_a_listener_without_an_address_and_a_user_without_a_secret_are_not_ready
 def test_addresses_of_nodes_may_be_of_ipv6(cluster: MemoryCluster) -> None:
     """As Strimzi writes them for node ports: without brackets in `bootstrapServers`."""
     plain = cluster.objects[f"{GROUP}/v1/namespaces/shops/kafkas/prod"]["status"]["listeners"][0]
-    plain["addresses"] = [{"host": "fd00:10::5", "port": 31234}, {"host": "node.example", "port": 31234}]
+    nodes = [{"host": "fd00:10::5", "port": 31234}, {"host": "node.example", "port": 31234}]
+    plain["addresses"] = nodes
     plain["bootstrapServers"] = "fd00:10::5:31234,node.example:31234"
-    config = parse_client_properties(access(cluster, "plain").properties, source="found").config
+    way = access(cluster, "plain")
+    config = parse_client_properties(way.properties, source="found").config
     assert list(map(str, config.bootstrap)) == ["[fd00:10::5]:31234", "node.example:31234"]
+    plain["addresses"] = [*reversed(nodes), *nodes]
+    assert access(cluster, "plain") == way, "nodes in another order replace no agents"
 
 
 @pytest.mark.parametrize("bootstrap", ["${secret:/etc/offsite/cluster:password}.shop.example:9092", "a:1\nb=c"])
