@@ -118,7 +118,7 @@ def maven_archive(coordinate: str, *, sha256: str) -> Path:
         _run(["tar", "-xzf", str(file), "-C", str(tree)], work)
         return tree
 
-    return _kept(name, fetch)
+    return kept(name, fetch)
 
 
 def _download(jars: tuple[Jar, ...], folder: Path) -> None:
