@@ -1,11 +1,13 @@
 """Numbers as Kafka's records and Avro write them: zigzag, seven bits a byte, the low bits first. Pure.
 
-aiokafka's Cython reader is three times as fast as Python, and takes 0.3 s to import: only decoding pays.
+aiokafka's Cython reader is three times as fast as Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from offsite.log.cython_codec import cython_codec
 
 PADDING = bytes(32)
 """Must follow the last byte to read: the reader stops at the zeros, and does not see the end of a buffer."""
@@ -32,6 +34,4 @@ def varint(number: int) -> bytes:
 def varint_reader() -> VarintReader:
     """A reader of zigzag numbers without a check of the buffer's end. Callers append `PADDING`, and check every
     position from the data before a read."""
-    from aiokafka.record.util import decode_varint  # type: ignore[import-untyped]
-
-    return decode_varint  # type: ignore[no-any-return]
+    return cython_codec().decode_varint  # type: ignore[no-any-return]

@@ -2,8 +2,8 @@
 does.
 
 The fast path is aiokafka's Cython codec; content outside of its abilities goes through `record_body`. Compression is
-always `codec`'s: its bounds hold, and a batch keeps its codec even when the result is not smaller. aiokafka takes 0.3 s
-to import, and is imported only to decode or encode.
+always `codec`'s: its bounds hold, and a batch keeps its codec even when the result is not smaller. aiokafka is
+imported only to decode or encode.
 
 Logs from other sources than a broker get batches of a size that brokers accept (`encode_batches`). Filler records take
 the offsets below a log's start, and are deleted before anybody reads them. A filler record has no key, no value and no
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from offsite.log.batch import (
 )
 from offsite.log.buffer import Buffer
 from offsite.log.codec import NONE, ZSTD, compress, decompress
+from offsite.log.cython_codec import cython_codec
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.log.records.record_body import MIN_RECORD_BYTES, read_records, write_records
 from offsite.model.errors import DamagedBatch, check
@@ -131,12 +132,12 @@ def decode_rows(batch: Buffer, header: BatchHeader) -> DecodedRows | None:
     half as much again. None for content outside of aiokafka's abilities (`decode` can read such a batch). Raises as
     `decode`."""
     plain = _bounded_plain(batch, header)
-    default_record_batch, corrupt = _row_codec()
+    codec = cython_codec()
     try:
-        return DecodedRows(list(default_record_batch(plain)), len(plain) - HEADER_BYTES)
+        return DecodedRows(list(codec.batch(plain)), len(plain) - HEADER_BYTES)
     except UnicodeDecodeError:
         return None
-    except corrupt as error:
+    except codec.corrupt as error:
         raise _damaged_inside(header, error) from error
 
 
@@ -148,15 +149,6 @@ def _bounded_plain(batch: Buffer, header: BatchHeader) -> Buffer:
             f"the {MAX_DECODED_RECORDS} that are held in memory at once"
         )
     return _plain_batch(batch, header)
-
-
-@cache
-def _row_codec() -> tuple[Any, type[Exception]]:
-    """The batch reader of aiokafka, and its error. A look-up per batch would cost 20 records."""
-    from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
-    from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
-
-    return DefaultRecordBatch, CorruptRecordException
 
 
 def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
@@ -181,11 +173,11 @@ def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
 def _fast_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
     """Raises `UnicodeDecodeError` for content outside of aiokafka's abilities."""
     new, kind = tuple.__new__, Record
-    default_record_batch, corrupt = _row_codec()
+    codec = cython_codec()
     try:
-        for row in default_record_batch(plain):
+        for row in codec.batch(plain):
             yield new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
-    except corrupt as error:
+    except codec.corrupt as error:
         raise _damaged_inside(header, error) from error
 
 
@@ -213,9 +205,7 @@ def _encode_body(records: Sequence[Record], base_offset: int) -> Buffer:
 
 
 def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
-    from aiokafka.record.default_records import DefaultRecordBatchBuilder
-
-    builder = DefaultRecordBatchBuilder(2, NONE, False, -1, -1, -1, _NO_LIMIT)
+    builder = cython_codec().builder(2, NONE, False, -1, -1, -1, _NO_LIMIT)
     append = builder.append
     for offset, timestamp_ms, _, key, value, headers in records:
         append(offset - base_offset, timestamp_ms, key, value, list(headers))
