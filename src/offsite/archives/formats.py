@@ -13,6 +13,7 @@ from offsite.archives.files import Files
 from offsite.archives.retention import RetentionArchive
 from offsite.model.errors import BadOption
 from offsite.model.options import EmptyAs
+from offsite.model.schema_registry import RegistrySnapshot
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -46,7 +47,7 @@ class WriteOptions:
     `lossy`: leave out and count properties beyond the format. `segment_bytes`: size at which a file ends; `compression`
     (avro, jsonl); None: the format's default. `plain` (avro): use the published schema, which holds less. osodevops:
     `backup_id` for a folder of the name, `offset_headers` to add the tool's own headers. `cluster_id`: of the source,
-    for formats that store the cluster.
+    for formats that store the cluster. `decode` (jsonl): the schemas by which keys and values are decoded, too.
     """
 
     lossy: bool = False
@@ -56,6 +57,7 @@ class WriteOptions:
     backup_id: str = ""
     offset_headers: bool = False
     cluster_id: str = ""
+    decode: RegistrySnapshot | None = None
 
 
 MakeReader = Callable[[Files, ReadOptions], ArchiveReader]
@@ -209,7 +211,7 @@ def _jsonl_reader(files: Files, _: ReadOptions) -> ArchiveReader:
 def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.jsonl import COMPRESSIONS, JsonlWriter
 
-    writer = JsonlWriter(files=files, lossy=options.lossy)
+    writer = JsonlWriter(files=files, lossy=options.lossy, decode=options.decode)
     _check_compression(options.compression, COMPRESSIONS)
     return _with_given(writer, compression=options.compression, file_bytes=options.segment_bytes)
 
@@ -293,7 +295,7 @@ FORMATS = {
             reader=_jsonl_reader,
             writer=_jsonl_writer,
             retention=partial(_retention_of_index, make_reader=_jsonl_reader),
-            writes_with=frozenset({"compression"}),
+            writes_with=frozenset({"compression", "decode"}),
         ),
         ArchiveFormat(
             name="trivadis",

@@ -1,36 +1,13 @@
-"""A record for people and scripts: text and JSON as they are, what a schema registry explains by its schema, everything
-else in base64."""
+"""A record for people and scripts."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from math import isfinite
-from typing import cast
 
 from offsite.log.records.record import LOG_APPEND_TIME, Record
-from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
-from offsite.schemas.framing import FramedReader, SchemaName, framed_schema_id
+from offsite.schemas.framing import FramedReader
+from offsite.schemas.shown_bytes import ShownBytes, show_bytes
 from offsite.table.scan import MatchingRecord
-
-_MAX_DEPTH = 100
-"""Nesting depth of lists and objects; deeper values are shown as text or bytes."""
-
-JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownBytes:
-    """Bytes in a form for people and scripts. `encoding` is the form of `data`: `text`; `json`, a JSON object or list;
-    `avro`, `json-schema` and `protobuf`, the JSON value of a payload framed with `schema_id`; `base64`, which may also
-    be framed with a schema id. `schema`: the names of a schema that decoded the payload."""
-
-    encoding: str
-    data: JsonValue
-    schema_id: int | None = None
-    schema: SchemaName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,68 +40,13 @@ def show_record(found_record: MatchingRecord, framed: FramedReader) -> ShownReco
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
         timestamp_type="LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime",
-        key=_show(record.key, framed, topic, is_key=True),
-        value=_show(record.value, framed, topic),
+        key=show_bytes(record.key, framed, topic, is_key=True),
+        value=show_bytes(record.value, framed, topic),
         headers=tuple(
-            ShownHeader(name=_name(name), value=_show(value, framed, topic)) for name, value in record.headers
+            ShownHeader(name=_name(name), value=show_bytes(value, framed, topic)) for name, value in record.headers
         ),
     )
 
 
-def _show(data: bytes | None, framed: FramedReader, topic: str, *, is_key: bool = False) -> ShownBytes | None:
-    if data is None:
-        return None
-    if (read := framed.read(data)) is not None and _is_shallow(read.value):
-        name = framed.name_of(read.schema_id, topic, is_key=is_key, type_name=read.type)
-        return ShownBytes(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id, schema=name)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:  # text has none, and framed bytes begin with a zero
-        return ShownBytes(encoding="base64", data=base64.b64encode(data).decode(), schema_id=framed_schema_id(data))
-    return _show_text(text)
-
-
-def _show_text(text: str) -> ShownBytes:
-    """Show objects and lists as JSON; `7` and `null` may well be texts."""
-    if text.lstrip()[:1] in {"{", "["}:
-        with suppress(BadJson):
-            if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
-                return ShownBytes(encoding="json", data=cast("JsonValue", value))
-    return ShownBytes(encoding="text", data=text)
-
-
-def _is_shallow(value: object) -> bool:
-    """Whether the value can be printed: Python reads deeper JSON than it writes."""
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [child for parent in level for child in _items(parent)]
-        if not level:
-            return True
-    return False
-
-
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
-
-
 def _name(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _json(value: object) -> JsonValue:
-    """Convert Avro values without a JSON form to text: dates in ISO 8601, decimals in digits, bytes in base64."""
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)  # JSON has no such number
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {str(key): _json(element) for key, element in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(element) for element in value]
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)

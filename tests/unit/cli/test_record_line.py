@@ -10,7 +10,8 @@ from offsite.cli.app import app
 from offsite.cli.commands.records import record_line
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.text import printable
-from offsite.table.shown_record import ShownBytes, ShownHeader, ShownRecord
+from offsite.schemas.shown_bytes import ShownBytes
+from offsite.table.shown_record import ShownHeader, ShownRecord
 
 RECORD = ShownRecord(
     topic="orders",

@@ -20,6 +20,7 @@ from offsite.repository.commit import CommitChanges
 from offsite.repository.snapshots.registry_snapshot import put_registry_snapshot
 from offsite.restore.request import RestoreRequest
 from offsite.schemas.framing import FramedReader, SchemaName
+from offsite.schemas.shown_bytes import ShownBytes
 from offsite.stores.open_store import open_store
 from offsite.table.scan import MatchingRecord, RecordMatch
 from offsite.table.search import (
@@ -30,7 +31,7 @@ from offsite.table.search import (
     raw_values,
     search_records,
 )
-from offsite.table.shown_record import ShownBytes, ShownRecord, show_record
+from offsite.table.shown_record import ShownRecord, show_record
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table

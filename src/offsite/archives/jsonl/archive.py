@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from offsite.archives.archive import Damage, OnDamage
@@ -20,13 +20,16 @@ from offsite.archives.indexed.layout import ArchiveLayout
 from offsite.archives.indexed.reading import FileFormat, IndexedReader
 from offsite.archives.indexed.writing import IndexedWriter, Losses, NewFile
 from offsite.archives.inflate import GZIP, ZSTD, BadStream, PlainPart, inflate
-from offsite.archives.jsonl.line import BadLine, OtherFields, decode_line, encode_lines
+from offsite.archives.jsonl.line import BadLine, Decode, OtherFields, decode_line, encode_lines
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
 from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption
+from offsite.model.schema_registry import RegistrySnapshot
+from offsite.schemas.framing import FramedReader
+from offsite.schemas.shown_bytes import show_framed
 
 JSONL = "jsonl"
 SUFFIXES = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
@@ -178,10 +181,11 @@ def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[Lines]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlWriter(IndexedWriter):
-    """Writes JSON lines. Lines hold the whole record, so `lossy` changes nothing. Raises `BadOption` unless
-    `compression` is in `COMPRESSIONS`."""
+    """Writes JSON lines. Lines hold the whole record, so `lossy` changes nothing. `decode`: the schemas by which keys
+    and values are decoded, too. Raises `BadOption` unless `compression` is in `COMPRESSIONS`."""
 
     compression: str = "none"
+    decode: RegistrySnapshot | None = None
 
     def __post_init__(self) -> None:
         make_compressor(self.compression)
@@ -195,21 +199,33 @@ class JsonlWriter(IndexedWriter):
         return JSONL
 
     def _new_file(self, losses: Losses) -> NewFile:
-        return lambda _: _LineFile(losses.log_range.topic_partition, self.compression)
+        of = losses.log_range.topic_partition
+        decode = None if self.decode is None else _decoder(self.decode, of.topic)
+        return lambda _: _LineFile(of, self.compression, decode)
+
+
+def _decoder(schemas: RegistrySnapshot, topic: str) -> Decode:
+    framed = FramedReader(lambda: schemas)
+
+    def decode(blob: bytes, is_key: bool) -> object:  # noqa: FBT001  # as `encode_lines` calls
+        shown = show_framed(blob, framed, topic, is_key=is_key)
+        return None if shown is None else asdict(shown)
+
+    return decode
 
 
 class _LineFile:
     """Builds a file."""
 
-    def __init__(self, of: TopicPartition, compression: str) -> None:
-        self._of, self._compress = of, make_compressor(compression)
+    def __init__(self, of: TopicPartition, compression: str, decode: Decode | None) -> None:
+        self._of, self._compress, self._decode = of, make_compressor(compression), decode
         self._parts: list[Buffer] = []
         self._waiting: list[bytes] = []
         self._waiting_bytes = self._plain_bytes = 0
         self.size_bytes = 0
 
     def add(self, columns: RecordColumns) -> None:
-        lines = b"".join(encode_lines(columns, self._of))
+        lines = b"".join(encode_lines(columns, self._of, self._decode))
         self._waiting.append(lines)
         self._waiting_bytes += len(lines)
         if self._waiting_bytes >= _PART_BYTES:

@@ -4,16 +4,17 @@
      "headers":[{"key":"a","value64":"/w=="}],"crc32c":"0a1b2c3d"}
 
 UTF-8 bytes are text under `key` or `value`; further bytes are base64 under `key64` or `value64`, also for header names.
-Null is null. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1 LogAppendTime. `crc32c` covers the line's bytes
-before the comma. Foreign lines may lack `crc32c`, `timestampType` and `headers`; unknown fields are ignored. A missing
-field is no null: the value may have another name.
+Null is null. What a schema explains may stand beside it (`decodedKey`, `decodedValue`: encoding, data, schema id, and
+the schema's subject, version and name); nobody reads it back. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1
+LogAppendTime. `crc32c` covers the line's bytes before the comma. Foreign lines may lack `crc32c`, `timestampType` and
+`headers`; unknown fields are ignored. A missing field is no null: the value may have another name.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring
 
 from crc32c import crc32c
@@ -32,7 +33,10 @@ _LARGE_BYTES = 1 * MIB
 MAX_WIDE_BYTES = 64 * MIB
 
 _NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
-_NAMES = frozenset((*_NEEDED, "timestampType", "headers", "key64", "value64", "crc32c"))
+_DECODED = "decodedKey", "decodedValue"
+_NAMES = frozenset((*_NEEDED, "timestampType", "headers", "key64", "value64", "crc32c", *_DECODED))
+DECODED_MAX_CHARS = 1 << 20
+"""Of the decoded form of a key or value; a longer one is left out, since a line must stay readable."""
 _HEADER_NAMES, _VALUE_NAMES = frozenset(("key", "key64")), frozenset(("value", "value64"))
 _MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 5, 40, 250
 
@@ -49,7 +53,11 @@ class OtherFields(BadLine):
     """The line is an intact object of another tool, with other contents or other field names."""
 
 
-def encode_lines(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
+Decode = Callable[[bytes, bool], object]
+"""Gets a key or value, and whether it is a key. Returns its decoded form, of JSON values; None without one."""
+
+
+def encode_lines(columns: RecordColumns, of: TopicPartition, decode: Decode | None = None) -> Iterator[bytes]:
     """Yield a line per record, with the newline."""
     head = f'{{"topic":{encode_basestring(of.topic)},"partition":{of.partition},"offset":'
     for offset, time_ms, kind, key, value, headers in zip(*columns, strict=True):
@@ -57,6 +65,12 @@ def encode_lines(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
             f'{head}{offset},"timestamp":{time_ms},"timestampType":{kind},'
             f'{_field("key", key)},{_field("value", value)},"headers":[{",".join(map(_header, headers))}]'
         )
+        if decode is not None:
+            text += "".join(
+                _decoded_field(name, decode(blob, is_key))
+                for name, blob, is_key in zip(_DECODED, (key, value), (True, False), strict=True)
+                if blob is not None
+            )
         line = text.encode("utf-8")
         yield b"%b%b\n" % (line, _CHECKSUM % crc32c(line))
 
@@ -194,6 +208,18 @@ def _integer(name: str, value: object) -> int:
 def _header(header: tuple[str, bytes | None]) -> str:
     name, value = header
     return f"{{{_field('key', name.encode('utf-8', 'surrogateescape'))},{_field('value', value)}}}"
+
+
+def _decoded_field(name: str, decoded: object) -> str:
+    """A comma and the field; empty without a decoded form. Text that is no Unicode is escaped."""
+    if decoded is None:
+        return ""
+    text = json.dumps(decoded, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(decoded, separators=(",", ":"))
+    return f',"{name}":{text}' if len(text) <= DECODED_MAX_CHARS else ""
 
 
 def _field(name: str, blob: bytes | None) -> str:

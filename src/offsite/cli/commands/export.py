@@ -34,6 +34,7 @@ from offsite.cli.wiring import SparkOptions, connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.model.names import amount
+from offsite.model.schema_registry import RegistrySnapshot
 from offsite.model.selection import parse_groups, split_all
 from offsite.model.units import format_size, parse_duration_s
 from offsite.restore.options import PointWords, parse_point
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from offsite.archives.export.plan import ExportRequest
     from offsite.archives.export.run import ExportJob, ExportPlanReport, ExportResult, ExportTarget
     from offsite.engine.runner import Runner
+    from offsite.repository.backup import Backup
 
 
 class SourceOption(StrEnum):
@@ -75,6 +77,14 @@ Compression = Annotated[
 BackupId = Annotated[
     str, typer.Option("--backup-id", help="osodevops: write below a folder of this name, as the tool does.")
 ]
+Decode = Annotated[
+    bool,
+    typer.Option(
+        "--decode",
+        help="jsonl: write the decoded form beside each key and value that a schema of the backup explains (Avro, JSON "
+        "Schema, Protobuf).",
+    ),
+]
 OffsetHeaders = Annotated[
     bool, typer.Option("--offset-headers", help="osodevops: add the tool's x-original-* headers to each record.")
 ]
@@ -97,6 +107,7 @@ class ExportOptions:
     compression: Compression = None
     backup_id: BackupId = ""
     offset_headers: OffsetHeaders = False
+    decode: Decode = False
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -113,19 +124,34 @@ def export_job(options: ExportOptions, master: str | None) -> ExportJob:
     from offsite.engine.sessions.master import slots
 
     request = _request(options)
-    _open_target(options, "")  # what is wrong with it is told before anybody is asked
+    empty = RegistrySnapshot() if options.decode else None
+    _open_target(options, "", empty)  # what is wrong with it is told before anybody is asked
     if options.source is SourceOption.KAFKA:
+        if options.decode:
+            raise BadOption("--decode works by the schemas of a backup", hint="export a backup, or leave out --decode")
         if options.backup is not None:
             raise BadOption("--from kafka reads no backup", hint="leave out --backup")
         cluster = connect(options.bootstrap, options.kafka_config)
         check_no_point(request)
-        target = _open_target(options, cluster.admin.cluster().cluster_id)
+        target = _open_target(options, cluster.admin.cluster().cluster_id, None)
         return export_of_cluster(cluster, target, request, slots=slots(master))
     backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka", looks=True)
-    return export_of_backup(backup, _open_target(options, backup.descriptor.cluster_id), request)
+    schemas = _schemas(backup) if options.decode else None
+    return export_of_backup(backup, _open_target(options, backup.descriptor.cluster_id, schemas), request)
 
 
-def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
+def _schemas(backup: Backup) -> RegistrySnapshot:
+    from offsite.points.held_schemas import held_schemas
+
+    if not (schemas := held_schemas(backup)).schemas:
+        raise BadOption(
+            f"backup {backup.descriptor.name} holds no schemas to decode by",
+            hint="a backup holds them with: offsite backup run --registry URL; or leave out --decode",
+        )
+    return schemas
+
+
+def _open_target(options: ExportOptions, cluster_id: str, schemas: RegistrySnapshot | None) -> ExportTarget:
     from offsite.archives.export.run import open_target
     from offsite.archives.formats import WriteOptions
 
@@ -139,6 +165,7 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
         backup_id=options.backup_id,
         offset_headers=options.offset_headers,
         cluster_id=cluster_id,
+        decode=schemas,
     )
     return open_target(options.format, options.path, write)
 
@@ -188,6 +215,8 @@ def export(
     interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
         raise BadOption("--follow exports new records only", hint="leave out the restore point and --dry-run")
+    if follow and options.decode:
+        raise BadOption("--decode reads the schemas once, at the start", hint="run the command without --follow again")
     job = export_job(options, engine.spark_master)
     if dry_run:
         _show_plan(job, output)

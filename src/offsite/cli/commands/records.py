@@ -28,9 +28,10 @@ from offsite.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
     from offsite.points.restore_point import PointRequest
+    from offsite.schemas.shown_bytes import ShownBytes
     from offsite.table.scan import RecordMatch
     from offsite.table.search import RecordsPlan
-    from offsite.table.shown_record import ShownBytes, ShownRecord
+    from offsite.table.shown_record import ShownRecord
 
 From = Annotated[
     str | None,

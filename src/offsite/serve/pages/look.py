@@ -29,12 +29,13 @@ from offsite.overview.status_page import describe_checks, read_glances
 from offsite.reports.html_page import places
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
+from offsite.schemas.shown_bytes import ShownBytes
 from offsite.serve.pages.page import page, parse_number
 from offsite.serve.site import Site
 from offsite.serve.v1.plans import make_retention_plan
 from offsite.serve.v1.read import RecordsQuery, read_records
 from offsite.serve.v1.requests import BackupName, CheckpointId, TheCaller, TheSite, to_arguments
-from offsite.table.shown_record import ShownBytes, ShownRecord
+from offsite.table.shown_record import ShownRecord
 
 WIDTH = 240
 _HOLES_MAX = 40

@@ -8,8 +8,11 @@ import pytest
 
 from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.jsonl import COMPRESSIONS, JsonlReader, JsonlWriter
+from offsite.archives.jsonl.line import DECODED_MAX_CHARS
 from offsite.log.records.record import Record
+from offsite.log.varint import zigzag
 from offsite.model.errors import BadOption, DamagedArchive, UnfitArchive
+from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion
 from offsite.stores.archive_files import ArchiveFolder
 from tests.archive_records import TIME_MS, binary_header, export, odd_records, plain_records, read_all, write_range
 from tests.examples import sampled
@@ -211,3 +214,28 @@ def test_files_are_the_same_however_records_are_handed_over(files: ArchiveFolder
     written = [write_range(writer, records, start=0, end=3_000, at_once=at_once) for at_once in (1, 999)]
     assert written[0] == written[1]
     assert len(written[0].files) > 1
+
+
+def test_what_a_schema_explains_stands_beside_it_and_comes_back_as_it_was(files: ArchiveFolder) -> None:
+    text = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "note", "type": "string"}]})
+    schemas = RegistrySnapshot(
+        schemas=(StoredSchema(id=5, kind=AVRO, text=text),),
+        versions=(SubjectVersion(subject="orders-value", version=3, id=5),),
+    )
+    prefix = b"\0\0\0\0\x05"
+    long = prefix + zigzag(DECODED_MAX_CHARS) + b"a" * DECODED_MAX_CHARS
+    values = [prefix + b"\x06\xc3\xbc!", prefix, b"text", None, long]
+    records = [Record(offset, TIME_MS, 0, values[0], value, ()) for offset, value in enumerate(values)]
+    export(JsonlWriter(files=files, decode=schemas), records, start=0, end=5)
+    lines = [json.loads(line) for line in (files.get(FILE) or b"").splitlines()]
+    decoded = {
+        "encoding": "avro",
+        "data": {"note": "ü!"},
+        "schema_id": 5,
+        "schema": {"subject": "orders-value", "version": 3, "name": "Order"},
+    }
+    assert [line.get("decodedKey") for line in lines] == [decoded] * 5
+    assert [line.get("decodedValue") for line in lines] == [decoded, None, None, None, None]
+    found: list[Damage] = []
+    assert read_all(JsonlReader(files=files), found.append) == records
+    assert found == [], "nothing of it is unknown to a reader"
