@@ -236,6 +236,6 @@ def test_what_a_schema_explains_stands_beside_it_and_comes_back_as_it_was(files:
     }
     assert [line.get("decodedKey") for line in lines] == [decoded] * 5
     assert [line.get("decodedValue") for line in lines] == [decoded, None, None, None, None]
-    found: list[Damage] = []
-    assert read_all(JsonlReader(files=files), found.append) == records
-    assert found == [], "nothing of it is unknown to a reader"
+    damage: list[Damage] = []
+    assert read_all(JsonlReader(files=files), damage.append) == records
+    assert damage == [], "nothing of it is unknown to a reader"
