@@ -6,11 +6,13 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.large_repository import Large, grow, news, write_growing
 from offsite.log.range import PartitionId
+from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedObject
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.status import read_status
@@ -28,6 +30,8 @@ from offsite.repository.segments.segment import Segment, SegmentFigures, Segment
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
+from offsite.upkeep.retention.apply import plan_retention
+from offsite.upkeep.retention.policy import parse_policy
 from tests.backups import accounted
 
 
@@ -143,6 +147,21 @@ def test_list_and_show_make_no_segment_of_a_catalog(tmp_path: Path, monkeypatch:
     assert len(watched.got) < 50
 
 
+@pytest.mark.parametrize("keep", [{}, {"keep_daily": 3}], ids=["mirror", "rules"])
+def test_a_retention_that_needs_all_makes_no_segment_of_a_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: dict[str, Any]
+) -> None:
+    """Its page took 400 ms for 2,000 topics."""
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 10)
+    backup = write_growing(tmp_path / "r", commits=45, partitions=2)
+    held_bytes = sum(figures.stored_bytes for figures in folded_figures(backup).values())
+    monkeypatch.setattr(segment_table, "segments_of", None)
+    plan = plan_retention(
+        Repository.open(backup.store).backup(backup.layout.backup), parse_policy(**keep), clock=SystemClock()
+    )
+    assert (plan.kept_bytes, plan.segments, plan.expired) == (held_bytes, 0, ())
+
+
 def folded_figures(backup: Backup) -> dict[PartitionId, SegmentFigures]:
     return {known: SegmentFigures.of(found.read()) for known, found in backup.state().segments.items()}
 
@@ -164,6 +183,8 @@ def assert_figures(state: BackupState) -> None:
         segments = found.read()
         assert figures == SegmentFigures.of(segments)
         assert start == segments[0].start
+        assert found.first_timestamp_ms == segments[0].timestamp_max_ms
+        assert found.last_timestamp_ms == segments[-1].timestamp_max_ms
 
 
 def test_figures_of_a_part_in_memory_are_those_of_its_segments(tmp_path: Path) -> None:
@@ -175,8 +196,10 @@ def test_figures_of_a_part_in_memory_are_those_of_its_segments(tmp_path: Path) -
         listed = SegmentList(stored=StoredRows([RowRange(part, low, high)], end=0))
         assert listed.figures() == SegmentFigures.of(segments[low:high])
         assert listed.start == segments[low].start
+        assert listed.first_timestamp_ms == segments[low].timestamp_max_ms
+        assert listed.last_timestamp_ms == segments[high - 1].timestamp_max_ms
     assert SegmentList().figures() == SegmentFigures()
-    assert SegmentList().start == 0
+    assert (SegmentList().start, SegmentList().first_timestamp_ms, SegmentList().last_timestamp_ms) == (0, -1, -1)
 
 
 def test_one_restore_point_is_one_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

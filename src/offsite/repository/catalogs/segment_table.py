@@ -326,6 +326,14 @@ class StoredRows:
         *_, segment = self._read(self.extents[-1:], slice(-1, None))
         return segment
 
+    def timestamp_ms(self, at: int) -> int:
+        """Raises `DamagedObject`."""
+        extent = self.extents[at]
+        row = extent.low if at == 0 else extent.high - 1
+        return self._read_or_recover(
+            lambda: extent.part.figures(row, row + 1).timestamp_max_ms, lambda segments: segments[at].timestamp_max_ms
+        )
+
     def figures(self) -> SegmentFigures:
         """Raises `DamagedObject`."""
         figures_by_extent = (extent.part.figures(extent.low, extent.high) for extent in self.extents)

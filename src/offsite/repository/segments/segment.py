@@ -246,6 +246,9 @@ class StoredSegments(Protocol):
     def last(self) -> Segment:
         """Read only the last segment."""
 
+    def timestamp_ms(self, at: int) -> int:
+        """The latest record time of the first (0) or last (-1) segment; reads only the figures."""
+
     def figures(self) -> SegmentFigures:
         """Read only the figures."""
 
@@ -296,6 +299,20 @@ class SegmentList(Sequence[Segment]):
         if self.stored:
             return self.stored.start()
         return self._shared[0].start if self._fresh else 0
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The latest record time of the first segment; reads only the figures. -1 for an empty list."""
+        if self.stored:
+            return self.stored.timestamp_ms(0)
+        return self._shared[0].timestamp_max_ms if self._fresh else NO_TIMESTAMP_MS
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The latest record time of the last segment; reads only the figures. -1 for an empty list."""
+        if self._fresh:
+            return self._shared[self._fresh - 1].timestamp_max_ms
+        return self.stored.timestamp_ms(-1) if self.stored else NO_TIMESTAMP_MS
 
     def figures(self) -> SegmentFigures:
         """The sums of the segments; reads only the figures."""

@@ -352,8 +352,8 @@ def explain_clock_behind(history: CommitHistory, newest_gone: int, read: Callabl
 
 
 def _record_times(state: BackupState) -> Iterator[int]:
-    lasts = (segments.last for segments in state.segments.values())
-    return (last.timestamp_max_ms for last in lasts if last is not None and last.timestamp_max_ms >= 0)
+    times = (segments.last_timestamp_ms for segments in state.segments.values())
+    return (time_ms for time_ms in times if time_ms >= 0)
 
 
 def _longest_plausible_ms(history: CommitHistory, high: int) -> int:

@@ -187,11 +187,20 @@ class ExpiringRanges:
         """The offset below which the history is to expire: by the current limits, and by the `promised` ones."""
         limits = self.limits(history.partition_id)
         limits = limits if promised is None else limits.longer_of_both(promised)
-        if limits.is_unlimited:
+        if limits.is_unlimited or self._is_all_at_source(history):
             return 0
         if (history, limits) not in self._below:
             self._below[history, limits] = self.stored(history).expired_below(limits, now_ms=self.now_ms)
         return self._below[history, limits]
+
+    def _is_all_at_source(self, history: PartitionHistory) -> bool:
+        """Whether the source still has all stored data of the history, so that none of it expires. Reads no
+        segment."""
+        partition_id = history.partition_id
+        if partition_id not in self.alive or self.branches.by_partition.get(partition_id, ())[history.cuts :]:
+            return False
+        segments = self.head.segments.get(partition_id)
+        return not segments or self.head.positions[partition_id].log_start <= segments.start
 
     def next_ms(self) -> int:
         """The earliest time of a further expiry by age; 0 if none exists."""
@@ -202,7 +211,11 @@ class ExpiringRanges:
                 below = self.below(
                     PartitionHistory(partition_id=partition, cuts=len(self.branches.by_partition.get(partition, ())))
                 )
-                newest_ms = next((s.timestamp_max_ms for s in segments.read() if s.end > below), -1)
+                newest_ms = (
+                    next((s.timestamp_max_ms for s in segments.read() if s.end > below), -1)
+                    if below
+                    else segments.first_timestamp_ms
+                )
                 times_ms += [newest_ms + limits.keep_ms] if newest_ms >= 0 else []
         return min(times_ms, default=0)
 

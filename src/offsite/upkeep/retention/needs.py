@@ -215,6 +215,8 @@ class UnneededSegments:
 
     def of(self, partition_id: PartitionId) -> ExpiredSegments:
         """The expired segments of one partition."""
+        if (held_bytes := self._all_needed_bytes(partition_id)) is not None:
+            return ExpiredSegments(ranges=(), segments=0, bytes=0, held_bytes=held_bytes)
         lists = list(self._lists(partition_id))
         needed = self._needed(partition_id, lists[0][2])
         spans = self._spans(partition_id)
@@ -240,6 +242,16 @@ class UnneededSegments:
         return ExpiredSegments(
             ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
         )
+
+    def _all_needed_bytes(self, partition_id: PartitionId) -> int | None:
+        """The stored bytes of a partition whose only history is needed as a whole; None for another one. Reads no
+        segment, only figures."""
+        live = self.head.segments.get(partition_id)
+        if not live or partition_id in self.branches.by_partition:
+            return None
+        spans = join_spans(self.needs.get(PartitionHistory(partition_id=partition_id, cuts=0), ()))
+        is_needed = any(start <= live.start and live.end <= end for start, end in spans)
+        return live.figures().stored_bytes if is_needed else None
 
     def _lists(
         self, partition_id: PartitionId
