@@ -137,7 +137,7 @@ class IdRewriting:
         for offset, content, is_key, schema_id in samples:
             record = records[offset]
             now = record.key if is_key else record.value
-            before, after = self._opened.source.read(content), self._opened.there.read(now or b"")
+            before, after = self._opened.source.read_plain(content), self._opened.there.read_plain(now or b"")
             if self.finding is None and not _is_same(before, after):
                 self.finding = _other_meaning(offset, schema_id, self._opened.ids[schema_id], is_key=is_key)
         samples.clear()

@@ -2,29 +2,38 @@
 
 Schemas and payloads are of strangers. fastavro's compiled reader recurses on the stack of C: 5 kB of a payload whose
 schema uses itself end the process. So what may nest deep is read by fastavro's reader in Python, which raises. An array
-of items that have no bytes is not read at all: a few bytes would stand for billions of them.
+of items that have no bytes is not read at all: a few bytes would stand for billions of them. A decimal of a megabyte
+takes an hour to become one.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from offsite.model.untrusted.bounded_json import parse_json
+from offsite.model.untrusted.nesting import nests_too_deep
 
 if TYPE_CHECKING:
     from fastavro.types import Schema
 
 _NESTED_MAX = 64
 """Types within types that the compiled reader gets."""
+_DECIMALS_BYTES_MAX = 4_096
+"""Of a payload whose decimals are shown as such: the time grows with the square."""
+_TEXT_NESTED_MAX = 320
+"""Levels of JSON, about four to a record in a record."""
+_LOGICAL, _DECIMAL, _MARK = "logicalType", "decimal", "__"
 
 
 class AvroType:
-    """One schema, with those that it uses. `is_deep`: its values may nest deeper than is safe in C."""
+    """One schema, with those that it uses. `plain`: the same without logical types. `is_deep`: its values may nest
+    deeper than is safe in C. `has_decimals`: it has the logical type."""
 
-    def __init__(self, schema: Schema, *, is_deep: bool) -> None:
-        self._schema, self._is_deep = schema, is_deep
+    def __init__(self, schema: Schema, plain: Schema, *, is_deep: bool, has_decimals: bool) -> None:
+        self._schema, self._plain = schema, plain
+        self._is_deep, self._has_decimals = is_deep, has_decimals
 
     @property
     def name(self) -> str:
@@ -33,10 +42,22 @@ class AvroType:
         return name if isinstance(name, str) else ""
 
     def read(self, data: bytes, start: int) -> tuple[object] | None:
-        """The value of all bytes from `start` on, which may be None itself; None where they are no value."""
+        """The value of all bytes from `start` on, which may be None itself; None where they are no value. For people:
+        with times, decimals and other logical types, as far as they are in their bounds."""
+        if self._has_decimals and len(data) - start > _DECIMALS_BYTES_MAX:
+            return self.read_plain(data, start)
+        return self._read(self._schema, data, start) or self.read_plain(data, start)
+
+    def read_plain(self, data: bytes, start: int) -> tuple[object] | None:
+        """As `read`, of numbers, texts and bytes alone, and of bounded depth: what it reads depends neither on the
+        stack that is left, nor on what Python takes for a time."""
+        value = self._read(self._plain, data, start)
+        return None if value is None or (self._is_deep and nests_too_deep(value)) else value
+
+    def _read(self, schema: Schema, data: bytes, start: int) -> tuple[object] | None:
         payload = io.BytesIO(data[start:])
         try:
-            value = self._reader()(payload, self._schema, None)
+            value = self._reader()(payload, schema, None)
         except Exception:  # noqa: BLE001  # fastavro raises whatever went wrong on the way; the bytes are shown instead
             return None
         return None if payload.read(1) else (value,)
@@ -54,19 +75,41 @@ class AvroType:
 def avro_type(texts: list[str]) -> AvroType | None:
     """The last of the schemas, which may use the earlier ones; None for invalid Avro schemas, and for those with arrays
     of nothing."""
+    try:
+        sources = [parse_json(text.encode()) for text in texts]
+        if not sources or nests_too_deep(sources, most=_TEXT_NESTED_MAX):
+            return None
+        schema, types = _parse(sources)
+        if types.has_arrays_of_nothing(schema) or types.have_arrays_of_nothing:
+            return None
+        plain, _ = _parse(sources, logical=False)
+        is_deep = types.depth(schema) > _NESTED_MAX
+        return AvroType(schema, plain, is_deep=is_deep, has_decimals=any(map(_has_decimals, sources)))
+    except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
+        return None
+
+
+def _parse(sources: Iterable[object], *, logical: bool = True) -> tuple[Schema, _Types]:
+    """The last of at least one schema, with or without `logical` types, and the named types of all."""
     from fastavro import parse_schema
 
     named: dict[str, dict[str, object]] = {}
-    parsed: Schema | None = None
-    try:
-        for text in texts:
-            parsed = parse_schema(cast("Schema", parse_json(text.encode())), named_schemas=named)
-        types = _Types(named)
-        if parsed is None or any(map(types.has_arrays_of_nothing, (parsed, *named.values()))):
-            return None
-        return AvroType(parsed, is_deep=types.depth(parsed) > _NESTED_MAX)
-    except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
-        return None
+    parsed = [parse_schema(_cleaned(source, logical=logical), named_schemas=named) for source in sources]
+    return parsed[-1], _Types(named)
+
+
+def _cleaned(source: Any, *, logical: bool) -> Any:  # noqa: ANN401  # JSON
+    """Without the marks of fastavro, by which it takes a schema for one that it has parsed."""
+    if isinstance(source, dict):
+        members = {name: part for name, part in source.items() if not name.startswith(_MARK)}
+        return {name: _cleaned(part, logical=logical) for name, part in members.items() if logical or name != _LOGICAL}
+    return [_cleaned(part, logical=logical) for part in source] if isinstance(source, list) else source
+
+
+def _has_decimals(source: Any) -> bool:  # noqa: ANN401  # JSON
+    if isinstance(source, dict):
+        return source.get(_LOGICAL) == _DECIMAL or any(map(_has_decimals, source.values()))
+    return isinstance(source, list) and any(map(_has_decimals, source))
 
 
 class _Types:
@@ -91,6 +134,10 @@ class _Types:
 
     def _depth_inside(self, schema: object, level: int) -> int:
         return 1 + max((self.depth(part, level + 1) for part in _parts(schema)), default=0)
+
+    @property
+    def have_arrays_of_nothing(self) -> bool:
+        return any(map(self.has_arrays_of_nothing, self._named.values()))
 
     def has_arrays_of_nothing(self, schema: object) -> bool:
         """Whether an array in the text of `schema` has items without bytes."""

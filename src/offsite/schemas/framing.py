@@ -13,10 +13,12 @@ from functools import cached_property
 
 from offsite.model.schema_registry import AVRO, JSON, PROTOBUF, RegistrySnapshot, StoredSchema, SubjectVersion
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.model.untrusted.nesting import NESTED_MAX, nests_too_deep
 from offsite.schemas.avro import AvroType, avro_type
 from offsite.schemas.protobuf import ProtobufTypes, protobuf_types
 
 PREFIX = struct.Struct(">bI")
+_JSON = "json-schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,7 @@ class FramedReader:
 
     def read(self, data: bytes) -> FramedValue | None:
         """The value of `data`; None if it is not framed, has no schema in the registry, or does not fit its schema."""
-        schema_id = framed_schema_id(data)
-        schema = None if schema_id is None else self.registry.by_id.get(("", schema_id))
+        schema = self._schema_of(data)
         if schema is None:
             return None
         if schema.kind == AVRO:
@@ -72,10 +73,18 @@ class FramedReader:
             return _read_json(schema.id, data)
         return self._read_protobuf(schema, data) if schema.kind == PROTOBUF else None
 
+    def read_plain(self, data: bytes) -> FramedValue | None:
+        """As `read`, to compare: without logical types, and None for what nests deep (see `AvroType.read_plain`)."""
+        schema = self._schema_of(data)
+        if schema is None or schema.kind != AVRO:
+            read = self.read(data)
+            return None if read is None or (read.kind == _JSON and _may_be_deep(data, read.value)) else read
+        return self._read_avro(schema, data, plain=True)
+
     def fits(self, schema: StoredSchema, data: bytes) -> bool:
-        """Whether `data`, framed with the id of `schema`, is a whole payload of it."""
+        """Whether `data`, framed with the id of `schema`, is a whole payload of it, whoever asks."""
         if schema.kind != PROTOBUF:
-            return self.read(data) is not None
+            return self.read_plain(data) is not None
         types = self._types(schema)
         return types is not None and types.fits(data, PREFIX.size)
 
@@ -113,10 +122,16 @@ class FramedReader:
                 versions.setdefault(schema.id, []).append(version)
         return versions
 
-    def _read_avro(self, schema: StoredSchema, data: bytes) -> FramedValue | None:
+    def _schema_of(self, data: bytes) -> StoredSchema | None:
+        schema_id = framed_schema_id(data)
+        return None if schema_id is None else self.registry.by_id.get(("", schema_id))
+
+    def _read_avro(self, schema: StoredSchema, data: bytes, *, plain: bool = False) -> FramedValue | None:
         avro = self._avro_type(schema)
-        read = None if avro is None else avro.read(data, PREFIX.size)
-        if avro is None or read is None:
+        if avro is None:
+            return None
+        read = avro.read_plain(data, PREFIX.size) if plain else avro.read(data, PREFIX.size)
+        if read is None:
             return None
         return FramedValue(kind="avro", schema_id=schema.id, value=read[0], type=avro.name)
 
@@ -147,8 +162,12 @@ def _title_of(text: str) -> str:
     return title if isinstance(title, str) else ""
 
 
+def _may_be_deep(data: bytes, value: object) -> bool:
+    return data.count(b"[") + data.count(b"{") > NESTED_MAX and nests_too_deep(value)
+
+
 def _read_json(schema_id: int, data: bytes) -> FramedValue | None:
     try:
-        return FramedValue(kind="json-schema", schema_id=schema_id, value=parse_json(data[PREFIX.size :]))
+        return FramedValue(kind=_JSON, schema_id=schema_id, value=parse_json(data[PREFIX.size :]))
     except BadJson:
         return None

@@ -188,6 +188,17 @@ def test_a_record_counts_once_and_only_where_it_is_restored(backup: Backup, read
         assert counts_of([pieces.rewriting]) == RewriteCounts(changed=6)
 
 
+def test_a_time_that_python_does_not_know_is_proven_by_its_number(backup: Backup) -> None:
+    text = json.dumps({"type": "long", "logicalType": "timestamp-millis"})
+    fastavro.schemaless_writer(out := io.BytesIO(), "long", 253_402_300_800_000)  # the year 10000
+    log = bytes(encode([Record(0, 0, 0, None, framed(OLD, out.getvalue()))], codec=0))
+    made = rewrite(backup, held=registry(OLD, text), there=registry(NEW, text))
+    view = view_of(replace(chain_of(backup, (0, 1, [log])), rewrite=made), backup, proves=True)
+    assert values(view) == [(0, framed(NEW, out.getvalue()))]
+    assert view.rewriting is not None
+    assert view.rewriting.finding is None
+
+
 def test_records_that_no_consumer_sees_count_only_where_they_are_written(backup: Backup) -> None:
     log = [
         batch(0, 1, producer=7),

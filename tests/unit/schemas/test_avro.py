@@ -67,6 +67,26 @@ def test_an_array_of_nothing_is_not_read(items: Any, depth: int) -> None:
     assert avro_type([json.dumps(schema)]) is None
 
 
+def test_a_schema_cannot_say_that_it_was_parsed() -> None:
+    """Believed, it would be followed in C without end, and end the process."""
+    marks = {"__fastavro_parsed": True, "__named_schemas": {"X": {"type": "X"}}}
+    assert avro_type([json.dumps({**marks, "type": "X"})]) is None
+    assert read({**marks, "type": "string"}, b"\x02a") == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("schema", "plain", "value"),
+    [
+        ({"type": "long", "logicalType": "timestamp-millis"}, "long", 1 << 60),
+        ({"type": "string", "logicalType": "uuid"}, "string", "none"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, "bytes", b"\x7f" * 100_000),
+    ],
+    ids=["time", "uuid", "decimal"],
+)
+def test_what_is_no_value_of_its_logical_type_is_shown_without(schema: Any, plain: Any, value: object) -> None:
+    assert read(schema, written(plain, value)) == (value,)
+
+
 def test_an_array_of_nothing_by_a_name_is_not_read() -> None:
     user = {"type": "record", "name": "User", "fields": [{"name": "x", "type": {"type": "array", "items": "Empty"}}]}
     assert avro_type([json.dumps(EMPTY), json.dumps(user)]) is None
