@@ -99,6 +99,11 @@ class RegistrySnapshot:
                 names.setdefault(schema.id, set()).add(subject)
         return {schema_id: frozenset(subjects) for schema_id, subjects in names.items()}
 
+    @cached_property
+    def subject_names(self) -> frozenset[str]:
+        """All subjects of the default context."""
+        return frozenset(version.subject for version in self.versions if not context_of(version.subject))
+
     def with_references(self, schema: StoredSchema) -> tuple[StoredSchema, ...]:
         """The schemas that `schema` uses, each behind those that it uses itself, and `schema` last. Missing ones and
         circles are left out."""

@@ -14,7 +14,7 @@ from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
 from offsite.log.rewrite import change_beginnings
 from offsite.model.schema_registry import RegistrySnapshot, StoredSchema, SubjectVersion
-from offsite.schemas.id_rewrite import NO_FIT, NO_SUBJECT, NOT_MAPPED, TopicIds
+from offsite.schemas.id_rewrite import NO_FIT, NO_SUBJECT, NOT_MAPPED, UNKNOWN, TopicIds
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}
 PROTO = 'syntax = "proto3"; package shop; message Event { string text = 1; int32 n = 2; }'
@@ -101,11 +101,70 @@ def test_what_only_looks_like_an_id_stays_and_is_counted(topic: str, content: by
     assert (ids.counts.rewritten, dict(ids.counts.left)) == (0, {reason: 1})
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"\0\0\0\0\1", b"\1\0\0\0\1a", framed(99, b"a"), b"text"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", b"\0\0\0\0\1", b"\1\0\0\0\1a", framed(0, b"a"), framed(99, b""), b"text"]
+)
 def test_other_bytes_are_none_of_a_registry(content: bytes) -> None:
     ids = TopicIds(SNAPSHOT, "orders", IDS)
     assert ids(0, content, False) is None
     assert (ids.counts.rewritten, dict(ids.counts.left)) == (0, {})
+
+
+def test_an_id_that_the_backup_lacks_is_counted_where_values_have_ids() -> None:
+    """Registered after the last reading of the registry: at the target, the id may mean anything."""
+    unknown = framed(99, b"a")
+    orders = TopicIds(SNAPSHOT, "orders", IDS)
+    assert orders(7, unknown, False) is None
+    assert (orders.counts.left, orders.counts.first) == ({UNKNOWN: 1}, {UNKNOWN: 7})
+    by_type, plain = (TopicIds(SNAPSHOT, topic, IDS) for topic in ("anything", "plain"))
+    by_type(0, NOTE, False)
+    for ids, left in ((by_type, {UNKNOWN: 1}), (plain, {})):
+        assert (ids(1, unknown, False), ids(1, unknown, True)) == (None, None)
+        assert dict(ids.counts.left) == left
+
+
+TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+
+def ids_of(kind: str, schema: object) -> TopicIds:
+    snapshot = RegistrySnapshot(
+        schemas=(StoredSchema(id=1, kind=kind, text=json.dumps(schema)),),
+        versions=(SubjectVersion(subject="t-value", version=1, id=1),),
+    )
+    return TopicIds(snapshot, "t", {1: 1001})
+
+
+def at_depth(depth: int, content: bytes, ids: TopicIds) -> bytes | None:
+    return at_depth(depth - 1, content, ids) if depth else ids(0, content, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "level", "end", "longest"),
+    [("JSON", {}, b"[", b"]", 1_000), ("AVRO", TREE, b"\x02", b"\0", 300)],
+    ids=["JSON", "Avro"],
+)
+def test_an_id_does_not_depend_on_the_stack_of_its_reader(
+    kind: str, schema: object, level: bytes, end: bytes, longest: int
+) -> None:
+    """Writer and proof call from different places."""
+    for levels in (0, 100, *range(110, longest, 10)):
+        content = framed(1, level * levels + (end if kind == "AVRO" else end * levels or b"0"))
+        changed = [at_depth(depth, content, ids_of(kind, schema)) for depth in (0, 60, 120)]
+        assert len(set(changed)) == 1
+        assert levels > 100 or changed[0] is not None
+
+
+def test_a_number_that_python_takes_for_no_time_is_a_number() -> None:
+    schema = {"type": "long", "logicalType": "timestamp-millis"}
+    content = framed(1, avro("long", 253_402_300_800_000))  # the year 10000
+    assert ids_of("AVRO", schema)(0, content, False) == framed(1001, b"")
+
+
+def test_a_decimal_of_a_megabyte_costs_no_more_than_its_bytes() -> None:
+    """To become a decimal takes an hour."""
+    content = framed(1, avro("bytes", b"\x7f" * 1_000_000))
+    assert ids_of("AVRO", DECIMAL)(0, content, False) == framed(1001, b"")
 
 
 def test_a_schema_that_the_target_lacks_is_counted() -> None:
