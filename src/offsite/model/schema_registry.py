@@ -129,6 +129,13 @@ def is_id(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= MAX_ID
 
 
+def is_subject(name: str) -> bool:
+    """Whether `name` can be that of one subject in the path of a request. Dots would be taken out of the path, and an
+    empty name, also behind a context, stands for all subjects: their modes and settings are none of anybody's here."""
+    own = name.removeprefix(_CONTEXT).partition(":")[2] if name.startswith(_CONTEXT) else name
+    return own not in {"", ".", ".."}
+
+
 def context_of(subject: str) -> str:
     """The context in the name of a subject, empty for the default one: `:.west:orders-value` is of `west`."""
     name, colon, _ = subject.removeprefix(_CONTEXT).partition(":")

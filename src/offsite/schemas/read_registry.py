@@ -12,8 +12,9 @@ schema, because the id stays in the records.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ from offsite.model.schema_registry import (
     SubjectSettings,
     SubjectVersion,
     context_of,
+    is_subject,
 )
 from offsite.model.units import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -44,12 +46,14 @@ CONNECTIONS = 8
 SUBJECTS_MAX = 100_000
 VERSIONS_MAX = 200_000
 TEXT_BYTES_MAX = 64 * MIB
-"""All texts together: they become one object of a repository, which is read whole."""
+"""All texts and names together: they become one object of a repository, which is read whole."""
 NAME_CHARS_MAX = 4_096
 _SUBJECTS_PAGE, _SCHEMAS_PAGE = 1_000, 100
 _ROUND = 100
 """A list without pages that ends at a round number was cut off: Apicurio 3.0 lists 1,000 subjects, and no more."""
 _UNREAD_MAX = 20
+_AHEAD = 2 * CONNECTIONS
+_REFERENCE_BYTES = 64
 _SETTINGS = {"compatibilityLevel", "compatibility", "mode"}
 _MORE_OF_SCHEMA = ("metadata", "ruleSet")
 _LIMIT_HINT = "offsite takes no larger registry; without --registry the backup holds the records alone"
@@ -119,37 +123,42 @@ class _Reading:
     settings: list[SubjectSettings] = field(default_factory=list)
     doubts: set[str] = field(default_factory=set)
     text_bytes: int = 0
+    versions: int = 0
     end_s: float = 0.0
 
     def read(self, threads: ThreadPoolExecutor) -> None:
         self.end_s, asked = self.clock.monotonic_s() + self.limit_s, set[tuple[str, int]]()
         living = set(self._subjects(deleted=False))
         subjects = sorted({*living, *self._subjects(deleted=True)})
-        self._take(self._pages())
-        by_subject = self._each(threads, lambda subject: self._versions(subject, is_living=subject in living), subjects)
-        self.listed = dict(zip(subjects, by_subject, strict=True))
-        if sum(map(len, by_subject)) > VERSIONS_MAX:
-            raise BadRegistry(
-                f"the registry {self.client.place} has more than {VERSIONS_MAX:,} versions", hint=_LIMIT_HINT
-            )
+        for shown in self._pages():
+            self._take(shown)
+        self._each(threads, lambda subject: self._versions(subject, is_living=subject in living), subjects, self._list)
         missing = [place for place in self._places() if place not in self.shown]
         while missing:  # the second time: what was registered meanwhile, and used at once
-            self._take(schema for schema in self._each(threads, self._version, missing) if schema is not None)
+            self._each(threads, self._version, missing, self._show)
             asked |= set(missing)
             missing = sorted(self._used() - self.shown.keys() - asked)
             for subject, version in missing:
                 self.listed.setdefault(subject, {}).setdefault(version, False)
-        self.settings = list(self._each(threads, self._settings, ("", *subjects)))
+        self._each(threads, self._settings, ("", *subjects), self._set)
 
     def read_places(self, threads: ThreadPoolExecutor, places: Sequence[tuple[str, int]]) -> None:
         self.end_s = self.clock.monotonic_s() + self.limit_s
         for subject, version in places:
             self.listed.setdefault(subject, {})[version] = False
-        self._take(schema for schema in self._each(threads, self._version, places) if schema is not None)
+        self._each(threads, self._version, places, self._show)
 
     def read_ids(self, threads: ThreadPoolExecutor, ids: Sequence[int]) -> list[StoredSchema]:
         self.end_s = self.clock.monotonic_s() + self.limit_s
-        return [schema for schema in self._each(threads, self._by_id, ids) if schema is not None]
+        schemas: list[StoredSchema] = []
+
+        def take(_schema_id: int, schema: StoredSchema | None) -> None:
+            if schema is not None:
+                self._count(_size_of(schema))
+                schemas.append(schema)
+
+        self._each(threads, self._by_id, ids, take)
+        return schemas
 
     def _by_id(self, schema_id: int) -> StoredSchema | None:
         answer = self.client.get("schemas", "ids", str(schema_id))
@@ -198,7 +207,8 @@ class _Reading:
         return [(subject, version) for subject, versions in self.listed.items() for version in versions]
 
     def _used(self) -> set[tuple[str, int]]:
-        return {(part.subject, part.version) for schema in self.shown.values() for part in schema.references}
+        used = (part for schema in self.shown.values() for part in schema.references)
+        return {(part.subject, part.version) for part in used if is_subject(part.subject)}
 
     def _unread(self) -> Iterator[str]:
         hidden = [
@@ -212,13 +222,22 @@ class _Reading:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _each(self, threads: ThreadPoolExecutor, ask: Callable[[T], U], subjects: Sequence[T]) -> list[U]:
-        """Ask for each of `subjects` at once; the first error ends the reading."""
-        answers = [threads.submit(self._in_time, ask, subject) for subject in subjects]
+    def _each(
+        self, threads: ThreadPoolExecutor, ask: Callable[[T], U], subjects: Iterable[T], take: Callable[[T, U], None]
+    ) -> None:
+        """Ask for each of `subjects`, some at once, and `take` the answers in order: answers that nobody has counted
+        must not pile up. The first error ends the reading."""
+        waiting = deque[tuple[T, Future[U]]]()
         try:
-            return [answer.result() for answer in answers]
+            for subject in subjects:
+                waiting.append((subject, threads.submit(self._in_time, ask, subject)))
+                if len(waiting) == _AHEAD:
+                    asked, answer = waiting.popleft()
+                    take(asked, answer.result())
+            for asked, answer in waiting:
+                take(asked, answer.result())
         finally:
-            for answer in answers:
+            for _, answer in waiting:
                 answer.cancel()
 
     def _in_time(self, ask: Callable[[T], U], subject: T) -> U:
@@ -234,15 +253,18 @@ class _Reading:
         query = {"deleted": "true"} if deleted else {}
         names: dict[str, None] = {}
         while True:
-            page = self._in_time(self._list, ("subjects", query | {"offset": len(names), "limit": _SUBJECTS_PAGE}))
+            page = self._in_time(self._listing, ("subjects", query | {"offset": len(names), "limit": _SUBJECTS_PAGE}))
             new = [name for name in page if isinstance(name, str) and name not in names]
+            self._count(sum(map(len, new)))
             if len(page) != sum(isinstance(name, str) for name in page) or any(len(n) > NAME_CHARS_MAX for n in new):
                 raise self._wrong("lists a subject that is no name")
             names |= dict.fromkeys(new)
             if not new:
                 if page and len(names) % _ROUND == 0:
                     self.doubts.add(f"{len(names):,} subjects are listed, and no next page: there may be more")
-                return iter(names)
+                if any(not is_subject(name) for name in names):
+                    self.doubts.add("a subject whose name no request can name is listed, and not read")
+                return filter(is_subject, names)
             if len(names) > SUBJECTS_MAX:
                 raise BadRegistry(
                     f"the registry {self.client.place} has more than {SUBJECTS_MAX:,} subjects", hint=_LIMIT_HINT
@@ -271,12 +293,14 @@ class _Reading:
 
     def _versions(self, subject: str, *, is_living: bool) -> dict[int, bool]:
         """Whether each version of `subject` is deleted."""
-        every = self._list(("subjects", subject, "versions", {"deleted": "true"}))
-        living = self._list(("subjects", subject, "versions", {})) if is_living else []
+        every = self._listing(("subjects", subject, "versions", {"deleted": "true"}))
+        living = self._listing(("subjects", subject, "versions", {})) if is_living else []
         numbers = [*every, *living]
         if any(type(number) is not int or not 0 < number <= MAX_ID for number in numbers):
             raise self._wrong(f"lists a version of {_named(subject)} that is no number")
-        return {number: number not in living for number in numbers if isinstance(number, int)}
+        self._check_number(len(every))
+        living_numbers = set(living)
+        return {number: number not in living_numbers for number in numbers if isinstance(number, int)}
 
     def _version(self, place: tuple[str, int]) -> StoredSchemaAt | None:
         subject, version = place
@@ -306,7 +330,7 @@ class _Reading:
         answer = self.client.get(*path)
         return dict(answer.value) if isinstance(answer.value, dict) else {}
 
-    def _list(self, request: tuple[str | dict[str, str | int], ...]) -> Sequence[JsonValue]:
+    def _listing(self, request: tuple[str | dict[str, str | int], ...]) -> Sequence[JsonValue]:
         """The list at a path, whose last part is the query. Nothing there is an empty list."""
         *path, query = request
         answer = self.client.get(*map(str, path), **(query if isinstance(query, dict) else {}))
@@ -318,15 +342,36 @@ class _Reading:
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
-    def _take(self, schemas: Iterable[StoredSchemaAt]) -> None:
-        for schema in schemas:
-            self.text_bytes += len(schema.schema.text) + len(schema.schema.more)
-            if self.text_bytes > TEXT_BYTES_MAX:
-                raise BadRegistry(
-                    f"the schemas of the registry {self.client.place} are longer than {TEXT_BYTES_MAX // MIB} MiB",
-                    hint=_LIMIT_HINT,
-                )
-            self.shown[schema.place] = schema.schema
+    def _take(self, shown: StoredSchemaAt) -> None:
+        self._count(_size_of(shown.schema))
+        self.shown[shown.place] = shown.schema
+
+    def _show(self, _place: tuple[str, int], shown: StoredSchemaAt | None) -> None:
+        if shown is not None:
+            self._take(shown)
+
+    def _list(self, subject: str, versions: dict[int, bool]) -> None:
+        self.listed[subject] = versions
+        self.versions += len(versions)
+        self._check_number(self.versions)
+
+    def _set(self, _subject: str, settings: SubjectSettings) -> None:
+        self._count(sum(len(text) for _, text in _members(settings)))
+        self.settings.append(settings)
+
+    def _check_number(self, versions: int) -> None:
+        if versions > VERSIONS_MAX:
+            raise BadRegistry(
+                f"the registry {self.client.place} has more than {VERSIONS_MAX:,} versions", hint=_LIMIT_HINT
+            )
+
+    def _count(self, size_bytes: int) -> None:
+        self.text_bytes += size_bytes
+        if self.text_bytes > TEXT_BYTES_MAX:
+            raise BadRegistry(
+                f"the schemas of the registry {self.client.place} are longer than {TEXT_BYTES_MAX // MIB} MiB",
+                hint=_LIMIT_HINT,
+            )
 
     def _schema(self, fields: dict[str, JsonValue]) -> StoredSchemaAt:
         document = JsonObject(fields=fields, damaged=lambda problem: self._wrong(f"shows a schema whose {problem}"))
@@ -357,6 +402,12 @@ class StoredSchemaAt:
 
     place: tuple[str, int]
     schema: StoredSchema
+
+
+def _size_of(schema: StoredSchema) -> int:
+    """Characters of its texts, names of what it uses included."""
+    names = sum(len(part.name) + len(part.subject) + _REFERENCE_BYTES for part in schema.references)
+    return len(schema.kind) + len(schema.text) + len(schema.more) + names
 
 
 def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, place: str) -> RegistrySnapshot:

@@ -17,7 +17,15 @@ from itertools import pairwise
 
 from offsite.model.errors import BadRegistry, RegistryDenied
 from offsite.model.journal import warned
-from offsite.model.schema_registry import AVRO, RegistrySnapshot, StoredSchema, SubjectVersion, context_of, is_id
+from offsite.model.schema_registry import (
+    AVRO,
+    RegistrySnapshot,
+    StoredSchema,
+    SubjectVersion,
+    context_of,
+    is_id,
+    is_subject,
+)
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.schemas.registry_client import RegistryAnswer, RegistryClient
 
@@ -170,7 +178,7 @@ def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> No
     """A registry without this setting, or that denies it, goes without: it may refuse a version then, which is told."""
     for settings in snapshot.settings:
         subject = settings.subject
-        if not settings.compatibility or not subject or context_of(subject):
+        if not settings.compatibility or not is_subject(subject) or context_of(subject):
             continue
         if client.get("subjects", subject, "versions", deleted="true").is_absent:
             with suppress(RegistryDenied):
@@ -252,7 +260,7 @@ def _in_order(snapshot: RegistrySnapshot) -> Iterator[tuple[SubjectVersion, Stor
 
 
 def _of_default(snapshot: RegistrySnapshot) -> list[SubjectVersion]:
-    return [version for version in sorted(snapshot.versions) if not context_of(version.subject)]
+    return [v for v in sorted(snapshot.versions) if is_subject(v.subject) and not context_of(v.subject)]
 
 
 def _at(version: SubjectVersion) -> tuple[str, int]:

@@ -213,6 +213,66 @@ def test_texts_that_are_too_long_together_are_refused(
         read(server)
 
 
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_reading_ends_before_the_answers_fill_the_memory(monkeypatch: pytest.MonkeyPatch, *, lists: bool) -> None:
+    monkeypatch.setattr(reading, "TEXT_BYTES_MAX", 20_000)
+    with serving(SchemaRegistryServer(lists=lists)) as server:
+        for number in range(400):
+            server.register("a", avro(f"A{number}", doc="x" * 1_000))
+        with pytest.raises(BadRegistry, match="are longer than"):
+            read(server)
+        assert len(server.asked) < 60
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("/subjects/a/versions/1?", {"references": [{"name": "n", "subject": "a", "version": 1}] * 1_000}),
+        ("/subjects/a/versions/1?", {"schemaType": "x" * 50_000}),
+        ("/config/a", {"compatibilityLevel": "BACKWARD", "more": "x" * 50_000}),
+        ("/mode/a", {"mode": "x" * 50_000}),
+    ],
+    ids=["references", "type", "settings", "mode"],
+)
+def test_everything_that_is_kept_counts(
+    server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch, answer: tuple[str, dict[str, object]]
+) -> None:
+    monkeypatch.setattr(reading, "TEXT_BYTES_MAX", 40_000)
+    server.register("a", avro("A"))
+    server.lists = False
+    target, members = answer
+    data = json.dumps({"subject": "a", "version": 1, "id": 1, "schema": avro("A"), **members}).encode()
+    server.interfere = lambda _method, asked: (200, data, {}) if asked.startswith(target) else None
+    with pytest.raises(BadRegistry, match="are longer than"):
+        read(server)
+
+
+def test_a_long_list_of_versions_is_refused_at_once(server: SchemaRegistryServer) -> None:
+    """To look each of them up in the list would take hours."""
+    server.register("a", avro("A"))
+    numbers = json.dumps(list(range(1, 1_000_000))).encode()
+    server.interfere = lambda _method, target: (200, numbers, {}) if target.startswith("/subjects/a/versions") else None
+    with pytest.raises(BadRegistry, match="more than 200,000 versions"):
+        read(server)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ":.", ":.west", ":.west:", ":.west:.."])
+def test_a_subject_that_a_path_cannot_name_is_not_asked_for(server: SchemaRegistryServer, name: str) -> None:
+    """Its settings would be those of all subjects, or of a context."""
+    server.register("a", avro("A"))
+    server.lists = False
+    names = json.dumps(["a", name]).encode()
+    server.interfere = lambda _method, target: (200, names, {}) if target.startswith("/subjects?") else None
+    snapshot = read(server)
+    assert {version.subject for version in snapshot.versions} == {"a"}
+    assert snapshot.unread == ("a subject whose name no request can name is listed, and not read",)
+    paths = {target.partition("?")[0] for _, target, _ in server.asked}
+    assert paths == {
+        *("/subjects", "/schemas", "/subjects/a/versions", "/subjects/a/versions/1"),
+        *("/config", "/config/a", "/mode", "/mode/a"),
+    }
+
+
 def test_a_slow_registry_ends_the_reading(server: SchemaRegistryServer) -> None:
     server.register("a", avro("A"))
     clock = VirtualClock()

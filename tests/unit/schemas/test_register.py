@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from offsite.model.errors import BadRegistry
-from offsite.model.schema_registry import RegistrySnapshot, SchemaReference, StoredSchema, SubjectVersion
+from offsite.model.schema_registry import (
+    RegistrySnapshot,
+    SchemaReference,
+    StoredSchema,
+    SubjectSettings,
+    SubjectVersion,
+)
 from offsite.schemas.read_registry import read_registry
 from offsite.schemas.register import IdsNotKept, Registered, _in_order, finish, read_modes
 from offsite.schemas.register import register as register_only
@@ -304,3 +310,19 @@ def test_what_cannot_be_set_back_is_told(
     finish(client_of(target), registered, snapshot)
     assert "schema_not_deleted" in caplog.text
     assert "schema_mode_not_set" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ":.", ":.west", ":.west:"])
+def test_nothing_is_set_for_a_subject_that_a_path_cannot_name(target: SchemaRegistryServer, name: str) -> None:
+    """A mode or a compatibility of it would be that of all subjects of the target."""
+    schema = StoredSchema(id=9, kind="AVRO", text=avro("X"))
+    stranger = RegistrySnapshot(
+        schemas=(schema,),
+        versions=(SubjectVersion(subject=name, version=1, id=9),),
+        settings=(SubjectSettings(subject=name, compatibility="NONE", mode="READONLY"),),
+    )
+    client = client_of(target)
+    assert register(client, stranger).ids == {}
+    registered = register_same_ids(client, stranger)
+    finish(client, registered, stranger)
+    assert target.asked == []
