@@ -45,10 +45,16 @@ def registry_options(url: str) -> tuple[tuple[str, str], ...]:
 
 def decide_registry(requested: str | None, access: RegistryAddress | None, recorded: str) -> RegistryAddress | None:
     """The registry of a run. `requested` None: the recorded one; an empty one: none. Raises as `registry_at`, and
-    `BadOption` for a login without a registry."""
+    `BadOption` for a login without a registry that a person named: whoever may write to a repository must not choose
+    where logins go."""
     url = recorded if requested is None else requested
     if not url and access is not None:
         raise BadOption("--registry-config works only with a registry", hint="add --registry URL")
+    if requested is None and access is not None and access.login is not None:
+        raise BadOption(
+            f"the login would go to the registry {url}, which only the repository names",
+            hint="if it is the right one, name it with --registry",
+        )
     return registry_at(url, access or RegistryAddress(url="")) if url else None
 
 

@@ -74,7 +74,7 @@ RegistryUrl = Annotated[
         "--registry",
         metavar="URL",
         help="The schema registry, as https://host:8081. Its schemas are backed up with the records; '' for none "
-        "[default: that of the backup's first run].",
+        "[default: that of the backup's first run, without a login].",
     ),
 ]
 RegistryConfigFile = Annotated[

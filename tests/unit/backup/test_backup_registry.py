@@ -4,6 +4,7 @@ registry that cannot be read costs the commit nothing, and is said."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,11 @@ def test_the_command_takes_the_address_and_a_file_with_the_login(tmp_path: Path)
     assert (chosen.url, chosen.login) == ("http://[::1]:1", request.registry_access.login)
     with pytest.raises(BadOption, match="--registry-config works only with a registry"):
         decide_registry(None, request.registry_access, "")
+    with pytest.raises(BadOption, match="the login would go to the registry https://elsewhere, which only the repos"):
+        decide_registry(None, request.registry_access, "https://elsewhere")
+    plain = decide_registry(None, replace(request.registry_access, login=None), "https://elsewhere")
+    assert plain is not None
+    assert plain.url == "https://elsewhere"
 
 
 def test_commands_show_what_would_be_read_and_what_is_held(users: Site, registry: SchemaRegistryServer) -> None:
