@@ -168,8 +168,10 @@ class _Registration:
         return registered.ids
 
     def _read_back(self, registered: Registered) -> tuple[RegistrySnapshot, tuple[int, ...]]:
-        """The schemas as the registry shows them, and the ids of the backup that mean something else there."""
-        there = with_ids(self.client, read_versions(self.client, registered.places), registered.ids.values())
+        """The schemas as the registry shows them, and the ids of the backup that mean something else there. By a client
+        of its own: an interrupt closes it, and what was opened is closed by the other."""
+        client = self.client.anew()
+        there = with_ids(client, read_versions(client, registered.places), registered.ids.values())
         return there, other_meanings(self.schemas, there, registered.ids)
 
     def _show(self, done: int) -> None:

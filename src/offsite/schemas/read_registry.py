@@ -15,6 +15,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -70,12 +71,8 @@ def read_registry(
     `client`, and `BadRegistry` for a registry that is too large, contradicts itself, or gives an id of `earlier`
     another meaning."""
     reading = _Reading(client=client, clock=clock or SystemClock(), limit_s=limit_s)
-    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
-        try:
-            reading.read(threads)
-        except KeyboardInterrupt:
-            client.close()  # else the process would wait for a minute for what is under way
-            raise
+    with _threads(client) as threads:
+        reading.read(threads)
     return _with_gone(reading.snapshot(), earlier, client.place)
 
 
@@ -89,12 +86,8 @@ def read_versions(
     """The versions at `places` (subject and number) as the registry shows them, the softly deleted too, with their
     schemas. A version that is not shown is missing. Raises as `read_registry`."""
     reading = _Reading(client=client, clock=clock or SystemClock(), limit_s=limit_s)
-    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
-        try:
-            reading.read_places(threads, sorted(places))
-        except KeyboardInterrupt:
-            client.close()
-            raise
+    with _threads(client) as threads:
+        reading.read_places(threads, sorted(places))
     return reading.snapshot()
 
 
@@ -105,9 +98,20 @@ def with_ids(client: RegistryClient, snapshot: RegistrySnapshot, ids: Iterable[i
     if not missing:
         return snapshot
     reading = _Reading(client=client, clock=SystemClock(), limit_s=READ_LIMIT_S)
-    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
+    with _threads(client) as threads:
         schemas = reading.read_ids(threads, missing)
     return replace(snapshot, schemas=tuple(sorted((*snapshot.schemas, *schemas))))
+
+
+@contextmanager
+def _threads(client: RegistryClient) -> Iterator[ThreadPoolExecutor]:
+    """Threads that ask `client`, which an interrupt closes for good."""
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as threads:
+        try:
+            yield threads
+        except KeyboardInterrupt:
+            client.close()  # else the process would wait for a minute for what is under way
+            raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -422,7 +426,14 @@ def _with_gone(snapshot: RegistrySnapshot, earlier: RegistrySnapshot | None, pla
                 f"the registry {place} gives id {schema.id} another meaning than an earlier commit found",
                 hint="if another registry took its place, begin a backup of another name",
             )
-    return replace(snapshot, schemas=tuple(sorted((*snapshot.schemas, *gone)))) if gone else snapshot
+    schemas = tuple(sorted((*snapshot.schemas, *gone)))
+    if gone and sum(map(_size_of, schemas)) > TEXT_BYTES_MAX:
+        raise BadRegistry(
+            f"the schemas of the registry {place}, and those that it has no longer, are longer than "
+            f"{TEXT_BYTES_MAX // MIB} MiB",
+            hint="begin a backup of another name, which holds the present ones alone",
+        )
+    return replace(snapshot, schemas=schemas) if gone else snapshot
 
 
 def _members(settings: SubjectSettings) -> Iterator[tuple[str, str]]:

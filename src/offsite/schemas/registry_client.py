@@ -173,6 +173,10 @@ class RegistryClient:
         for peer in list(self._peers):
             peer.hang_up()
 
+    def anew(self) -> RegistryClient:
+        """A client of the same registry, to be closed by itself."""
+        return RegistryClient(self._address, clock=self._clock, limits=self._limits, outage_max_s=self._outage_max_s)
+
     def _ask(self, request: _Request) -> HttpAnswer:
         peer = self._peer()
         headers = self._headers()

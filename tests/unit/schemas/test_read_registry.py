@@ -135,6 +135,17 @@ def test_a_schema_that_was_deleted_for_ever_stays_known(server: SchemaRegistrySe
     assert read(server, after) == before
 
 
+def test_what_is_gone_does_not_grow_for_ever(server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading may find all schemas replaced."""
+    monkeypatch.setattr(reading, "TEXT_BYTES_MAX", 1_000)
+    server.register("a", avro("A", doc="x" * 600))
+    before = read(server)
+    server.first_id, server.subjects = 2, {}
+    server.register("a", avro("B", doc="x" * 600))
+    with pytest.raises(BadRegistry, match="those that it has no longer, are longer than"):
+        read(server, before)
+
+
 def test_another_registry_in_its_place_is_refused(server: SchemaRegistryServer) -> None:
     server.register("a", avro("A"))
     before = read(server)
