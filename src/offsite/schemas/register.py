@@ -157,9 +157,9 @@ def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySna
     """Delete again, softly, what was deleted: its id is explained all the same. And set the modes of imported subjects
     as they were at the source, else as they were before."""
     for subject, number in registered.deleted:
-        answer = client.send("DELETE", "subjects", subject, "versions", str(number))
-        if not answer.is_well and not answer.is_absent:
-            warned("schema_not_deleted", subject=subject, version=number, why=f"{answer.status}{answer.message}")
+        why = _problem(client, "DELETE", "subjects", subject, "versions", str(number))
+        if why:
+            warned("schema_not_deleted", subject=subject, version=number, why=why)
     modes = {settings.subject: settings.mode for settings in snapshot.settings}
     for subject, before in sorted(registered.opened.items()):
         _set_mode(client, subject, modes.get(subject) or before)
@@ -167,11 +167,23 @@ def finish(client: RegistryClient, registered: Registered, snapshot: RegistrySna
 
 def _set_mode(client: RegistryClient, subject: str, mode: str) -> None:
     """Without a mode, the subject gets that of all again; a registry may know no way to that."""
-    if not mode and client.send("DELETE", "mode", subject).is_well:
+    if not mode and not _problem(client, "DELETE", "mode", subject, absent="no such request"):
         return
-    answer = client.send("PUT", "mode", subject, body={"mode": mode or "READWRITE"})
-    if not answer.is_well:
-        warned("schema_mode_not_set", subject=subject, mode=mode, why=f"{answer.status}{answer.message}")
+    why = _problem(client, "PUT", "mode", subject, body={"mode": mode or "READWRITE"}, absent="no such request")
+    if why:
+        warned("schema_mode_not_set", subject=subject, mode=mode, why=why)
+
+
+def _problem(client: RegistryClient, method: str, *path: str, body: JsonValue = None, absent: str = "") -> str:
+    """Why a request had no effect; empty if it had. `absent`: of one that the registry has nothing for. A refusal is
+    told, and does not keep the others from being sent."""
+    try:
+        answer = client.send(method, *path, body=body)
+    except (BadRegistry, RegistryDenied) as error:
+        return error.message
+    if answer.is_absent:
+        return absent
+    return "" if answer.is_well else f"{answer.status}{answer.message}"
 
 
 def _set_compatibility(client: RegistryClient, snapshot: RegistrySnapshot) -> None:

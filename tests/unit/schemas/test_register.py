@@ -302,14 +302,25 @@ def test_a_subject_that_somebody_closed_is_not_opened(target: SchemaRegistryServ
     assert target.modes["s99"] == "READONLY"
 
 
+@pytest.mark.parametrize("status", [422, 403, 200])
 def test_what_cannot_be_set_back_is_told(
-    target: SchemaRegistryServer, snapshot: RegistrySnapshot, caplog: pytest.LogCaptureFixture
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
     registered = register_same_only(client_of(target), snapshot, modes={})
-    target.interfere = lambda method, _path: (422, b"{}", {}) if method in {"PUT", "DELETE"} else None
+    target.interfere = lambda method, _path: (status, b"{", {}) if method in {"PUT", "DELETE"} else None
     finish(client_of(target), registered, snapshot)
     assert "schema_not_deleted" in caplog.text
     assert "schema_mode_not_set" in caplog.text
+
+
+def test_a_login_that_may_not_delete_closes_what_it_opened(
+    target: SchemaRegistryServer, snapshot: RegistrySnapshot, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A right of its own at registries with roles."""
+    target.interfere = lambda method, _path: (403, b"{}", {}) if method == "DELETE" else None
+    register_same_ids(client_of(target), snapshot)
+    assert "schema_not_deleted" in caplog.text
+    assert "IMPORT" not in target.modes.values()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ":.", ":.west", ":.west:"])
