@@ -4,13 +4,14 @@ in base64."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from typing import cast
 
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
+from offsite.model.untrusted.nesting import nests_too_deep
 from offsite.schemas.framing import FramedReader, SchemaName, framed_schema_id
 
 _MAX_DEPTH = 100
@@ -50,31 +51,15 @@ def _show_text(text: str) -> ShownBytes:
     """Show objects and lists as JSON; `7` and `null` may well be texts."""
     if text.lstrip()[:1] in {"{", "["}:
         with suppress(BadJson):
-            if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
+            if not nests_too_deep(value := parse_json(text.encode(), decoder=STRICT), most=_MAX_DEPTH):
                 return ShownBytes(encoding="json", data=cast("JsonValue", value))
     return ShownBytes(encoding="text", data=text)
-
-
-def _is_shallow(value: object) -> bool:
-    """Whether the value can be printed: Python reads deeper JSON than it writes."""
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [child for parent in level for child in _items(parent)]
-        if not level:
-            return True
-    return False
-
-
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
 
 
 def show_framed(data: bytes, framed: FramedReader, topic: str, *, is_key: bool) -> ShownBytes | None:
     """What a schema decodes; None for all else."""
     read = framed.read(data)
-    if read is None or not _is_shallow(read.value):
+    if read is None or nests_too_deep(read.value, most=_MAX_DEPTH):
         return None
     name = framed.name_of(read.schema_id, topic, is_key=is_key, type_name=read.type)
     return ShownBytes(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id, schema=name)

@@ -10,7 +10,7 @@ NESTED_MAX = 128
 def nests_too_deep(value: object, *, most: int = NESTED_MAX) -> bool:
     """Whether `value` nests in more than `most` levels. Without recursion."""
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(most):
         parts = [part for container in level for part in _parts(container)]
         level = [part for part in parts if isinstance(part, dict | list | tuple)]
         if not level:
