@@ -11,6 +11,7 @@ message in the second one. They count the messages of the source, without those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -129,9 +130,29 @@ def protobuf_types(snapshot: RegistrySnapshot, schema: StoredSchema) -> Protobuf
             }
             _import(file, paths, pool, added)
             pool.AddSerializedFile(file.SerializeToString())
-    except (BadProto, TypeError, ValueError, KeyError):  # of the pool: whatever is wrong, its records stay bytes
+        if file is None:
+            return None
+        _make_classes(pool, file)
+    except (BadProto, TypeError, ValueError, KeyError, RecursionError):  # of the pool: its records stay bytes
         return None
-    return ProtobufTypes(pool, file) if file is not None else None
+    return ProtobufTypes(pool, file)
+
+
+def _make_classes(pool: DescriptorPool, file: FileDescriptorProto) -> None:
+    """Make the classes of all messages. The runtime does so by recursion, through all messages that use one another: in
+    a thread of its own, so that what it can make depends on no caller's stack. Raises `RecursionError`."""
+    from google.protobuf.message_factory import GetMessageClass
+
+    def make() -> None:
+        pending = [(file.package, message) for message in file.message_type]
+        while pending:
+            scope, message = pending.pop()
+            name = f"{scope}.{message.name}" if scope else message.name
+            GetMessageClass(pool.FindMessageTypeByName(name))
+            pending += [(name, nested) for nested in message.nested_type]
+
+    with ThreadPoolExecutor(1, thread_name_prefix="protobuf") as thread:
+        thread.submit(make).result()
 
 
 def _import(file: FileDescriptorProto, paths: Mapping[str, str], pool: DescriptorPool, added: set[str]) -> None:

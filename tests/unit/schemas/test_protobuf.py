@@ -193,3 +193,19 @@ def test_groups_and_required_fields_of_proto2_are_read() -> None:
     lacking = types.read(b"\x00\x0b\x10\x05\x0c", 0)
     assert lacking is not None
     assert not lacking.is_whole
+
+
+def at_depth(depth: int, schema: StoredSchema) -> bool:
+    return at_depth(depth - 1, schema) if depth else protobuf_types(RegistrySnapshot(schemas=(schema,)), schema) is None
+
+
+@pytest.mark.parametrize("messages", [*range(80, 500, 20), 5_000])
+def test_messages_that_use_one_another_are_no_question_of_the_stack(messages: int) -> None:
+    """The runtime makes their classes by recursion."""
+    text = "".join(f"message M{n} {{ M{(n + 1) % messages} next = 1; }} " for n in range(messages))
+    schema = StoredSchema(id=1, kind="PROTOBUF", text=f'syntax = "proto3"; {text}')
+    refused = {at_depth(depth, schema) for depth in (0, 100, 300)}
+    assert len(refused) == 1
+    assert refused == {messages > 500} or 100 <= messages <= 500
+    types = protobuf_types(RegistrySnapshot(schemas=(schema,)), schema)
+    assert types is None or types.fits(b"\0\x0a\0", 0)
