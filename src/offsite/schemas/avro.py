@@ -79,11 +79,11 @@ def avro_type(texts: list[str]) -> AvroType | None:
         sources = [parse_json(text.encode()) for text in texts]
         if not sources or nests_too_deep(sources, most=_TEXT_NESTED_MAX):
             return None
-        schema, types = _parse(sources)
-        if types.has_arrays_of_nothing(schema) or types.have_arrays_of_nothing:
+        plain, types = _parse(sources, logical=False)
+        if types.has_arrays_of_nothing(plain) or types.have_arrays_of_nothing:
             return None
-        plain, _ = _parse(sources, logical=False)
-        is_deep = types.depth(schema) > _NESTED_MAX
+        is_deep = types.depth(plain) > _NESTED_MAX
+        schema = _logical(sources) or plain
         return AvroType(schema, plain, is_deep=is_deep, has_decimals=any(map(_has_decimals, sources)))
     except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
         return None
@@ -96,6 +96,16 @@ def _parse(sources: Iterable[object], *, logical: bool = True) -> tuple[Schema, 
     named: dict[str, dict[str, object]] = {}
     parsed = [parse_schema(_cleaned(source, logical=logical), named_schemas=named) for source in sources]
     return parsed[-1], _Types(named)
+
+
+def _logical(sources: Iterable[object]) -> Schema | None:
+    """With logical types; None where one is invalid, which the specification tells readers to ignore."""
+    from fastavro.schema import SchemaParseException
+
+    try:
+        return _parse(sources)[0]
+    except SchemaParseException:
+        return None
 
 
 def _cleaned(source: Any, *, logical: bool) -> Any:  # noqa: ANN401  # JSON

@@ -87,6 +87,11 @@ def test_what_is_no_value_of_its_logical_type_is_shown_without(schema: Any, plai
     assert read(schema, written(plain, value)) == (value,)
 
 
+@pytest.mark.parametrize("more", [{}, {"precision": 0}, {"precision": 2, "scale": 3}, {"precision": "4"}])
+def test_an_invalid_logical_type_is_none(more: dict[str, object]) -> None:
+    assert read({"type": "bytes", "logicalType": "decimal", **more}, b"\x02\x07") == (b"\x07",)
+
+
 def test_an_array_of_nothing_by_a_name_is_not_read() -> None:
     user = {"type": "record", "name": "User", "fields": [{"name": "x", "type": {"type": "array", "items": "Empty"}}]}
     assert avro_type([json.dumps(EMPTY), json.dumps(user)]) is None
