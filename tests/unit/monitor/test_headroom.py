@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.follow.topic_views import Uncopied, retention_headroom
-from offsite.model.cleanup_policy import Retention
+from offsite.model.cleanup_policy import Retention, Uncopied, retention_headroom
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS, GIB = 3_600_000, 1 << 30
