@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from offsite.backup.copy_plan import PartitionBounds, SickPartition
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_bounds import SICK_AFTER_S
 from offsite.kafka.offsets import EpochEnd
 from offsite.log.batch import BatchHeader, LastBatch
 from offsite.log.range import PartitionId, TopicPartition
@@ -138,42 +139,66 @@ class Truncations:
         return {partition_id: batch for partition_id, batch in (before | dict(self.borders)).items() if batch}
 
 
-def find_truncations(
-    admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
-) -> Truncations:
-    """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
-    more for every truncated log. Raises the errors of the store."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAnswer:
+    """A leader's answer about the newest backed-up epoch of a partition: the end of the epoch in the leader's log, or
+    the reason for no answer."""
+
+    bounds: PartitionBounds
+    backed_up_end: BackedUpEnd
+    end: EpochEnd | OffsiteError
+
+    def has_diverged(self, base: BackupState) -> bool:
+        """Whether the leader's log ends one of our epochs earlier than the backup, or lacks the newest epoch of our
+        records although the log may be as long (KIP-279). False without an answer."""
+        if isinstance(self.end, OffsiteError):
+            return False
+        epoch, reached = self.backed_up_end
+        last = base.segments.get(self.bounds.partition_id, SegmentList()).last
+        newest = max(last.leader_epochs, default=NO_EPOCH) if last and self.end.epoch < epoch else NO_EPOCH
+        return self.end.end < reached or newest > self.end.epoch
+
+
+def ask_leaders(
+    admin: ClusterAdmin, base: BackupState, bounds: Sequence[PartitionBounds], *, patience_s: float = SICK_AFTER_S
+) -> Iterator[LeaderAnswer]:
+    """Ask the leaders of `bounds` for the ends of the newest epochs in `base`, for partitions that the backup and the
+    log share. Sends a request per broker."""
     backed_up = {
         partition.topic_partition: (partition, backed_up_end)
         for partition in bounds
         if (backed_up_end := _find_backed_up_end(base, partition))
     }
-    ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in backed_up.items()}) if backed_up else {}
+    epochs = {key: epoch for key, (_, (epoch, _)) in backed_up.items()}
+    ends = admin.epoch_ends(epochs, patience_s=patience_s) if epochs else {}
+    for key, end in sorted(ends.items()):
+        partition, backed_up_end = backed_up[key]
+        yield LeaderAnswer(bounds=partition, backed_up_end=backed_up_end, end=end)
+
+
+def find_truncations(
+    admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+) -> Truncations:
+    """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
+    more for every truncated log. Raises the errors of the store."""
     cuts: list[CutBack] = []
     borders: dict[PartitionId, LastBatch | None] = {}
     sick: list[SickPartition] = []
-    for key, end in sorted(ends.items()):
-        partition, reached = backed_up[key]
+    for answer in ask_leaders(admin, base, bounds):
+        partition = answer.bounds
         try:
-            if isinstance(end, OffsiteError):
-                raise end
-            if _has_diverged(base, partition, reached, end):
-                cut, borders[partition.partition_id] = _cut(admin, store, base, partition, reached, end)
+            if isinstance(answer.end, OffsiteError):
+                raise answer.end
+            if answer.has_diverged(base):
+                cut, borders[partition.partition_id] = _cut(
+                    admin, store, base, partition, answer.backed_up_end, answer.end
+                )
                 cuts.append(cut)
         except OffsiteError as error:
             if isinstance(error, StoreUnavailable):
                 raise
-            sick.append(SickPartition(topic=key.topic, partition=key.partition, error=error))
+            sick.append(SickPartition(topic=partition.topic, partition=partition.partition, error=error))
     return Truncations(cuts=tuple(cuts), borders=borders, sick=tuple(sick))
-
-
-def _has_diverged(base: BackupState, bounds: PartitionBounds, backed_up_end: BackedUpEnd, end: EpochEnd) -> bool:
-    """Whether the leader's log ends one of our epochs earlier than the backup, or lacks the newest epoch of our records
-    although the log may be as long (KIP-279)."""
-    epoch, reached = backed_up_end
-    last = base.segments.get(bounds.partition_id, SegmentList()).last
-    newest = max(last.leader_epochs, default=NO_EPOCH) if last and end.epoch < epoch else NO_EPOCH
-    return end.end < reached or newest > end.epoch
 
 
 def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either

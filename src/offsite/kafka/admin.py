@@ -12,7 +12,7 @@ from functools import partial
 from offsite.kafka.coordinators import list_transactions
 from offsite.kafka.evidence import UNANSWERED_MAX_S
 from offsite.kafka.groups import GroupClient
-from offsite.kafka.log_bounds import LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
+from offsite.kafka.log_bounds import SICK_AFTER_S, LeaderAnswers, ListedBounds, find_bounds, find_epoch_ends
 from offsite.kafka.net.backoff import DEAD_BROKER_MAX_S, MISSING_TOPIC_MAX_S, Backoff, through_outage
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
@@ -125,10 +125,10 @@ class ClusterAdmin:
             all_configs = all_configs.with_more(answer)
         return all_configs
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
+    def bounds(self, partitions: Iterable[TopicPartition], *, patience_s: float = SICK_AFTER_S) -> ListedBounds:
         """Return log starts and high watermarks, with the leader epoch of the answer; partitions without an answer
-        apart."""
-        return find_bounds(self._router, self._clock, partitions)
+        apart. `patience_s`: how long to ask again where a leader does not answer."""
+        return find_bounds(self._router, self._clock, partitions, patience_s=patience_s)
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return log start offsets."""
@@ -144,10 +144,12 @@ class ClusterAdmin:
         """Return a reader of the ends of the same partitions, for repeated reads."""
         return LogEndReader(self._router, self._clock, partitions, isolation=isolation)
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
-        """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader
-        answers."""
-        return find_epoch_ends(self._router, self._clock, epochs)
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], *, patience_s: float = SICK_AFTER_S
+    ) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
+        """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader answers
+        within `patience_s`."""
+        return find_epoch_ends(self._router, self._clock, epochs, patience_s=patience_s)
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """Ask once for the end of the records that leaders up to `epoch` wrote into the partition. Raises the leader's

@@ -84,15 +84,17 @@ class ListedBounds:
     failed: Mapping[TopicPartition, OffsiteError]
 
 
-def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartition]) -> ListedBounds:
-    """Ask the leaders, again for `SICK_AFTER_S` where a leader does not answer. Never raises for a partition."""
-    search = _Search(router, _ask_bounds)
+def find_bounds(
+    router: Router, clock: Clock, partitions: Iterable[TopicPartition], *, patience_s: float = SICK_AFTER_S
+) -> ListedBounds:
+    """Ask the leaders, again for `patience_s` where a leader does not answer. Never raises for a partition."""
+    search = _Search(router, _ask_bounds, patience_s)
     search.find(set(partitions), clock)
     return ListedBounds(bounds=search.found, failed=search.failed)
 
 
 def find_epoch_ends(
-    router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]
+    router: Router, clock: Clock, epochs: Mapping[TopicPartition, int], *, patience_s: float = SICK_AFTER_S
 ) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
     """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader answers.
     Asks the known leaders first, and continues as `find_bounds` where a leader does not answer."""
@@ -101,7 +103,7 @@ def find_epoch_ends(
         listed = connection.call(epoch_ends_request({key: epochs[key] for key in led_in}, led_in=led_in))
         return {key: _epoch_end(key, listed.get(key)) for key in led_in}
 
-    search = _Search(router, ask)
+    search = _Search(router, ask, patience_s)
     search.find(set(epochs), clock, leaders_are_fresh=True)
     return {**search.found, **search.failed}
 
@@ -139,15 +141,21 @@ class _Search(Generic[T]):
     """A search among leaders. At the end, every requested partition is in `found` or in `failed`; `failed` holds the
     last error. `ask` asks one broker about the partitions that the broker leads, with leader epochs."""
 
-    def __init__(self, router: Router, ask: Callable[[Connection, Mapping[TopicPartition, int]], _Answers[T]]) -> None:
-        self._router, self._ask = router, ask
+    def __init__(
+        self,
+        router: Router,
+        ask: Callable[[Connection, Mapping[TopicPartition, int]], _Answers[T]],
+        patience_s: float,
+    ) -> None:
+        self._router, self._ask, self._patience_s = router, ask, patience_s
         self.found: dict[TopicPartition, T] = {}
         self.failed: dict[TopicPartition, OffsiteError] = {}
 
     def find(self, missing: set[TopicPartition], clock: Clock, *, leaders_are_fresh: bool = False) -> None:
         """Ask, and repeat while missing answers may still come. A partition that failed before is awaited for a shorter
         time: else a partition without a leader would make every round of a following run half a minute longer."""
-        outage, short_outage = Backoff(clock, limit_s=SICK_AFTER_S), Backoff(clock, limit_s=GIVEN_UP_MAX_S)
+        outage = Backoff(clock, limit_s=self._patience_s)
+        short_outage = Backoff(clock, limit_s=min(self._patience_s, GIVEN_UP_MAX_S))
         sick, now_s = self._router.boundless_partitions, clock.monotonic_s()
         already_sick = {key for key in missing if sick.holds(key, now_s)}
         while missing:

@@ -174,13 +174,21 @@ class FollowView:
         return FollowState.FOLLOWING if self.pass_complete else FollowState.CATCHING_UP
 
     def recovery_point_ms(self, topic: TopicView) -> int:
-        """The time up to which `topic` is known to be restorable, -1 where unknown.
+        """See `recovery_point_ms`."""
+        return recovery_point_ms(
+            newest_record_ms=topic.newest_record_ms,
+            last_commit_ms=self.last_commit_ms,
+            caught_up_ms=topic.caught_up_ms,
+        )
 
-        The time of the topic's newest record, or a later time when everything had been copied. Producers set the times
-        of records, and a wrong clock may set them in the future: a record is no evidence for a time after its commit.
-        """
-        newest_ms = min(topic.newest_record_ms, self.last_commit_ms)
-        return max(newest_ms, topic.caught_up_ms, UNKNOWN_MS)
+
+def recovery_point_ms(*, newest_record_ms: int, last_commit_ms: int, caught_up_ms: int) -> int:
+    """The time up to which a topic is known to be restorable, -1 where unknown.
+
+    The time of the topic's newest record, or a later time when everything had been copied. Producers set the times of
+    records, and a wrong clock may set them in the future: a record is no evidence for a time after its commit.
+    """
+    return max(min(newest_record_ms, last_commit_ms), caught_up_ms, UNKNOWN_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
