@@ -68,6 +68,9 @@ KafkaConfigFile = Annotated[
         "--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."
     ),
 ]
+Against = Annotated[
+    str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
+]
 RegistryUrl = Annotated[
     str | None,
     typer.Option(

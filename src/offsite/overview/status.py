@@ -12,6 +12,7 @@ from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.names import amount
 from offsite.model.units import format_time
+from offsite.overview.comparison import SourceComparison
 from offsite.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.points.point_cut import DefaultPoint, default_point
 from offsite.repository.backup import Backup
@@ -45,7 +46,9 @@ class BackupStatus:
     `completed_ms`: when a pass was last complete, with everything of the source backed up or named (epoch ms by the
     store's clock, 0: never or unknown). `retention`: what is kept and what goes next; None where nothing ever went and
     nothing is pinned. `let_go`: restore points that went since somebody last looked on the local machine, and by whom;
-    an unknown originator is a problem."""
+    an unknown originator is a problem. `proven`: this installation verified the backup as sound, or proved it by a
+    drill; without either, `safe` rests on what the commits say. `source`: the backup beside its living source; None
+    where no cluster was named."""
 
     backup: str
     safe: bool
@@ -62,18 +65,26 @@ class BackupStatus:
     retention: RetentionOutlook | None = None
     default_commit: int = 0
     let_go: tuple[PointsLetGo, ...] = ()
+    proven: bool = False
+    source: SourceComparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """`removed`: backups that the local machine saw in the repository and that were removed on purpose within the last
-    30 days: by whom, and why. `notes`: foreign objects beside the backups."""
+    """`safe`: of the backups; losses at their sources do not count. `removed`: backups that the local machine saw in
+    the repository and that were removed on purpose within the last 30 days: by whom, and why. `notes`: foreign objects
+    beside the backups."""
 
     repository: str
     safe: bool
     backups: tuple[BackupStatus, ...]
     removed: tuple[RemovedBackup, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def beside(self, find_source: Callable[[str], SourceComparison | None]) -> Status:
+        """The status with the comparison of each backup with its living source."""
+        backups = (replace(backup, source=find_source(backup.backup)) for backup in self.backups)
+        return replace(self, backups=tuple(backups))
 
 
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, looks: bool = False) -> Status:
@@ -136,7 +147,15 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold, *uncounted)
     strangers = _strangers(backup.store, strangers_in(backup.store, name, most=_LOOKED_AT_MAX))
     notes = (*(str(loss) for loss in let_go if loss.is_claimed), *notes, *strangers)
-    return replace(status, notes=notes, damaged=bool(damage), checks=checks, retention=retention, let_go=let_go)
+    return replace(
+        status,
+        notes=notes,
+        damaged=bool(damage),
+        checks=checks,
+        retention=retention,
+        let_go=let_go,
+        proven=checks is not None and checks.is_proof,
+    )
 
 
 def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...], tuple[str, ...]]:

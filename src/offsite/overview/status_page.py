@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from offsite.checkpoint.status import Checkpoints
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.errors import OffsiteError
-from offsite.model.names import amount
 from offsite.model.units import format_duration, format_time
+from offsite.overview.comparison import SourceComparison
 from offsite.overview.status import BackupStatus, Status
+from offsite.overview.verdict import backup_word, rests_on, source_age, source_alarm, verdict_of
 from offsite.reports.html_page import (
     POINTS_MAX,
     PlotLine,
@@ -32,6 +33,9 @@ from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
 from offsite.repository.state import BackupState
 from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.verification.last_checks import LastChecks
+
+_TOLD_MAX = 50
+"""Topics with something to tell of their source, the worst first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,18 +140,16 @@ def _by(record: VerifyRecord | DrillRecord) -> str:
 
 
 def _verdict(status: Status) -> str:
-    if status.safe:
-        return verdict(f"Safe. {amount(len(status.backups), 'backup')}.", VerdictStyle.GOOD)
-    if not status.backups:
-        return verdict("There is no backup yet.", VerdictStyle.WARN)
-    unsafe = sum(not backup.safe for backup in status.backups)
-    verb = "needs" if unsafe == 1 else "need"
-    return verdict(f"Not safe. {unsafe} of {len(status.backups)} backups {verb} attention.", VerdictStyle.BAD)
+    judged, alarm = verdict_of(status), source_alarm(status)
+    above = verdict(alarm, VerdictStyle.BAD) if alarm else ""
+    return above + verdict(judged.sentence, judged.style)
 
 
 def _backup(status: BackupStatus, extras: Glance) -> Iterable[str]:
-    said = "safe" if status.safe else "damaged" if status.damaged else "needs attention"
-    yield f"<h2>{text(status.backup)} {tag(said, VerdictStyle.GOOD if status.safe else VerdictStyle.BAD)}</h2>"
+    yield f"<h2>{text(status.backup)} {tag(*backup_word(status))}</h2>"
+    yield f"<p>{text(rests_on(status))}</p>"
+    if status.source is not None:
+        yield from _source(status.source)
     if status.problems:
         yield items(status.problems)
     ago = f" ({format_duration(max(1, status.age_s))} ago)" if status.restorable_to_ms else ""
@@ -163,6 +165,13 @@ def _backup(status: BackupStatus, extras: Glance) -> Iterable[str]:
     yield from map(plot, extras.lines)
     if status.notes:
         yield items(status.notes)
+
+
+def _source(source: SourceComparison) -> Iterable[str]:
+    counts = ", ".join(f"{count:,} {state}" for state, count in source.counts.items())
+    yield f"<p>{text(f'At the source, {source_age(source)}: {source.problem or counts}')}</p>"
+    if lines := [f"{topic.topic}: {topic.detail}" for topic in source.topics if topic.detail][:_TOLD_MAX]:
+        yield items(lines)
 
 
 def _time(time_ms: int) -> str:

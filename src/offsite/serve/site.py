@@ -23,6 +23,9 @@ from offsite.kafka.cluster import Cluster, connect
 from offsite.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedObject, OffsiteError
+from offsite.overview.comparison import SourceComparison
+from offsite.overview.source_look import impatient
+from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import Status, read_status
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
@@ -42,6 +45,7 @@ _CACHED_MAX = 4
 T = TypeVar("T")
 SOURCE = "source"
 """The name of the cluster that is backed up."""
+INTERVAL_S = 30.0
 _FRESH_S = 1.0
 _OLDEST_S = 10.0
 
@@ -192,6 +196,8 @@ class SiteSettings:
     """Zeebe clusters that take part in every checkpoint of this coordinator."""
     metastore: Path | None = None
     """The folder of a metastore's backup files on the local machine; None: none."""
+    interval_s: float = INTERVAL_S
+    """The pause between two looks at the source."""
 
 
 class Site:
@@ -204,6 +210,19 @@ class Site:
         self._states = StateCache()
         self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
         self._metastores = CachedValue(self._read_metastores, self.clock)
+        self.watch: SourceWatch | None = self._make_watch()
+        """Compares the backups with the living source; None without a source."""
+
+    def _make_watch(self) -> SourceWatch | None:
+        if SOURCE not in self.settings.addresses:
+            return None
+        return SourceWatch(
+            open_cluster=lambda: impatient(self.cluster()),
+            list_backups=lambda: self.repository().backups(),
+            open_backup=self.cached_backup,
+            clock=self.clock,
+            interval_s=self.settings.interval_s,
+        )
 
     def repository(self) -> Repository:
         """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""
@@ -230,8 +249,16 @@ class Site:
         return self._states.of(self.backup(name))
 
     def status(self) -> Status:
-        """Return the status, some seconds old at most, for any number of callers. Raises the errors of `repository`."""
-        return self._status.get()
+        """Return the status, some seconds old at most, for any number of callers, beside the newest look at the source.
+        Waits for no cluster. Raises the errors of `repository`."""
+        status = self._status.get()
+        return status if self.watch is None else status.beside(self.watch.comparison)
+
+    def source(self, backup: str) -> SourceComparison:
+        """Return the newest comparison of a backup with its source. Raises `BadOption` without a source."""
+        if self.watch is None:
+            raise BadOption("this coordinator knows no source", hint="start it with --bootstrap HOST:PORT")
+        return self.watch.comparison(backup)
 
     def metastores(self) -> MetastoreStatusReport:
         """Return the status of metastores, some seconds old at most. Raises `BadOption` without a configured folder."""

@@ -20,6 +20,7 @@ from tests.unit.metastore.commands import HEADER, command
 PAGES = (
     "/",
     BASE,
+    f"{BASE}/source",
     f"{BASE}?find=pay",
     f"{BASE}/points",
     f"{BASE}/checkpoints",

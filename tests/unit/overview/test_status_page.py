@@ -27,7 +27,7 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         site.source.write("orders", [b"b"])
         site.back_up()
         page = page_of(site)
-    assert "Safe. 1 backup." in page
+    assert "Safe, never proven. 1 backup, newest restore point" in page
     assert page.count("<svg") == 2
     assert "records of orders that are not backed up (the topic keeps records for 1 h" in page
     assert "no checkpoint yet" in page

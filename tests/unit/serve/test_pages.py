@@ -37,6 +37,7 @@ BASE = f"/backups/{BACKUP}"
 PAGES = (
     "/",
     BASE,
+    f"{BASE}/source",
     f"{BASE}/points",
     f"{BASE}/checkpoints",
     f"{BASE}/checkpoints/7",
@@ -116,7 +117,7 @@ def test_every_page_is_sound_and_loads_nothing_from_elsewhere(client: TestClient
 
 
 def test_the_overview_says_whether_one_is_safe(client: TestClient) -> None:
-    assert "Safe. 1 backup, newest restore point" in shown(client, "/")
+    assert "Safe, never proven. 1 backup, newest restore point" in shown(client, "/")
 
 
 def test_the_files_of_metastores_are_told(client: TestClient) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options import OptionalRepo, Output, Records, Repo, checked_places
+from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places
 from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
 from offsite.cli.views.repository import (
     hole_lines,
@@ -25,7 +25,7 @@ from offsite.cli.views.repository import (
     render_status,
     render_topic_settings,
 )
-from offsite.cli.wiring import open_repository
+from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.ids import random_id
 from offsite.model.names import amount, named
@@ -117,17 +117,48 @@ def show(
     emit(detail, output=output, render=partial(_render_detail, with_settings=metadata, with_registry=registry))
 
 
-def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: Output = OutputFormat.TABLE) -> None:
-    """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
+def status(  # the options of the command
+    repo: Repo,
+    against: Against = None,
+    kafka_config: KafkaConfigFile = None,
+    html: HtmlFile = None,
+    records: Records = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone.
+
+    With --against every topic is also compared with the living cluster: what is not backed up yet, and what the
+    cluster has lost.
+    """
     from offsite.overview.status import read_status
 
     repository = open_repository(repo, looks=True, records=records)
     report = read_status(repository, looks=True)
+    if against is not None:
+        report = _beside_source(repository, report, against, kafka_config)
     if html is not None:
         _write_page(repository, report, html)
     emit(report, output=output, render=render_status)
     if not report.safe:
         raise typer.Exit(Damaged.exit_code if any(backup.damaged for backup in report.backups) else EXIT_ATTENTION)
+    if any(backup.source is not None and (backup.source.alarms or backup.source.problem) for backup in report.backups):
+        raise typer.Exit(EXIT_ATTENTION)
+
+
+def _beside_source(repository: Repository, report: Status, against: str, kafka_config: Path | None) -> Status:
+    from offsite.model.clock import SystemClock
+    from offsite.overview.source_look import impatient
+    from offsite.overview.source_watch import SourceWatch
+
+    cluster = connect(against, kafka_config)
+    watch = SourceWatch(
+        open_cluster=lambda: impatient(cluster),
+        list_backups=repository.backups,
+        open_backup=repository.backup,
+        clock=SystemClock(),
+    )
+    watch.look()
+    return report.beside(watch.comparison)
 
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:

@@ -18,6 +18,7 @@ from offsite.cli.output import Line, OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.machine import can_others_reach, exposure
+from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
+LEAST_INTERVAL_S = 1.0
 _LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
 
 tokens = typer.Typer(help="Manage tokens: who may do what on a coordinator.", no_args_is_help=True)
@@ -88,6 +90,9 @@ class ServeOptions:
         Path | None,
         typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, shown on a page."),
     ] = None
+    interval: Annotated[
+        str, typer.Option("--interval", help="How often to compare the backups with the cluster of --bootstrap.")
+    ] = "30s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,8 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
             rules = replace(rules, login_code=code)
         if not options.read_only:
             threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
+        if site.watch is not None:
+            threading.Thread(target=site.watch.run, name="source", daemon=True).start()
         run(make_app(site, rules), sockets=sockets, tls=_tls(options))
 
 
@@ -219,8 +226,19 @@ def _site(options: ServeOptions, engine: SparkOptions) -> Site:
             read_only=options.read_only,
             clusters=options.clusters,
             metastore=options.metastore,
+            interval_s=_interval_s(options.interval),
         )
     )
+
+
+def _interval_s(text: str) -> float:
+    interval_s = parse_duration_s(text)
+    if interval_s < LEAST_INTERVAL_S:
+        raise BadOption(
+            f"--interval {text} is shorter than a second",
+            hint="brokers would be asked all the time; try --interval 30s",
+        )
+    return interval_s
 
 
 def _target(text: str) -> tuple[str, ClusterAddress]:

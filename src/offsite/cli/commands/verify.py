@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options import BackupName, KafkaConfigFile, Output, Records, Repo, takes
+from offsite.cli.options import Against, BackupName, KafkaConfigFile, Output, Records, Repo, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.views.verify import render_verification
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from offsite.upkeep.verification.leftovers import Leftovers
     from offsite.upkeep.verification.run import VerifyResult
 
-Against = Annotated[
-    str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
-]
 Restore = Annotated[
     str | None,
     typer.Option("--restore", help="With --against: compare the records that this restore wrote. Give its id."),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offsite.groups.plan import ReadAgain, SharePositions
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.model.schema_registry import RegistrySnapshot
+    from offsite.overview.comparison import SourceComparison, TopicComparison
     from offsite.overview.contents import TopicDetail
     from offsite.overview.status import BackupStatus, Status
     from offsite.reports.point_report import ConsistencyReport, HoleReport, LeftOutReport
@@ -36,6 +37,8 @@ _VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}
 
 _NAMED_MAX = 5
 """Transactions, and partitions of a transaction, that are named."""
+_COMPARED_MAX = 20
+"""Topics shown beside their source, the worst first."""
 _TOPICS_MAX = 12
 """Topics whose class is shown when classes differ."""
 _NAMED_GROUPS_MAX = 12
@@ -43,25 +46,80 @@ _NAMED_GROUPS_MAX = 12
 
 
 def render_status(report: Status) -> Iterator[Line]:
-    yield f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}"
+    from offsite.overview.verdict import source_alarm, verdict_of
+
+    alarm = source_alarm(report)
+    yield f"{'ATTENTION' if alarm else verdict_of(report).word}  {report.repository}"
+    if alarm:
+        yield f"  !!  {alarm}"
     if not report.backups:
         yield "  no backup yet"
         yield "next: offsite backup run --backup NAME --topics '*'"
     for backup in report.backups:
-        yield _status_line(backup)
-        if backup.head_commit:
-            yield f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}"
-        if backup.checks is not None:
-            for line in (_verified(backup.checks), _drilled(backup.checks), *_claimed(backup.checks)):
-                yield line
-        if backup.retention is not None:
-            yield _kept(backup.retention)
-        for problem in backup.problems:
-            yield f"      {problem}"
-        yield from remark_lines(backup.notes, indent="      ")
+        yield from _render_backup(backup)
     around = (f"note: {note}" for note in report.notes)
     for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
         yield f"  {line}"
+
+
+def _render_backup(backup: BackupStatus) -> Iterator[Line]:
+    yield _status_line(backup)
+    if backup.head_commit:
+        yield f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}"
+    if backup.checks is not None:
+        yield from (_verified(backup.checks), _drilled(backup.checks), *_claimed(backup.checks))
+    if backup.safe and not backup.proven:
+        yield f"      never proven on this machine; to prove it: {_proving(backup.backup)}"
+    if backup.retention is not None:
+        yield _kept(backup.retention)
+    for problem in backup.problems:
+        yield f"      {problem}"
+    if backup.source is not None:
+        yield from _render_source(backup.backup, backup.source)
+    yield from remark_lines(backup.notes, indent="      ")
+
+
+def _proving(backup: str) -> str:
+    from offsite.overview.verdict import proving_command
+
+    return proving_command(backup)
+
+
+def _render_source(backup: str, source: SourceComparison) -> Iterator[Line]:
+    from offsite.overview.verdict import restoring_command, source_age
+
+    if source.problem:
+        yield f"      source: not compared: {source.problem}"
+    if source.looked_ms < 0:
+        return
+    counts = ", ".join(f"{count:,} {state}" for state, count in source.counts.items())
+    yield f"      source: {source_age(source)}: {counts or 'no topics'}"
+    table = Table("topic", "at the source", "backed up to", "behind", "headroom")
+    for topic in source.topics[:_COMPARED_MAX]:
+        table.add_row(topic.topic, topic.state, _or_dash(topic.restorable_to_ms), _behind(topic), _room(topic))
+    yield table
+    if more := len(source.topics[_COMPARED_MAX:]):
+        yield f"      and {amount(more, 'topic')} more, none of them worse (-o json has all)"
+    for topic in source.topics[:_COMPARED_MAX]:
+        if topic.detail:
+            yield f"      {topic.topic}: {topic.detail}"
+        if topic.restore:
+            yield f"        restore: {restoring_command(backup, topic.restore)}"
+
+
+def _or_dash(time_ms: int) -> str:
+    return format_time(time_ms) if time_ms >= 0 else "-"
+
+
+def _behind(topic: TopicComparison) -> str:
+    if topic.lag_records < 0:
+        return "-"
+    late = f", {format_duration(topic.lag_s)}" if topic.lag_records and topic.lag_s is not None else ""
+    return f"{amount(topic.lag_records, 'record')}{late}"
+
+
+def _room(topic: TopicComparison) -> str:
+    return "-" if topic.headroom_s is None else format_duration(topic.headroom_s)
 
 
 def _removed(removed: RemovedBackup) -> str:

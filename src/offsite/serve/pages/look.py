@@ -26,6 +26,7 @@ from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
 from offsite.overview.status_page import describe_checks, read_glances
+from offsite.overview.verdict import backup_word, proving_command, rests_on, source_alarm, verdict_of
 from offsite.reports.html_page import places
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
@@ -42,6 +43,8 @@ _HOLES_MAX = 40
 
 TAGS = {"completed": "good", "succeeded": "good", "failed": "bad", "lost": "bad"}
 _TOPICS_SHOWN = 100
+_COMPARED_SHOWN, _COMPARED_LEAST = 50, 5
+"""Topics on the first page beside their source, the worst first: of all backups, and of each at least."""
 _POINTS_SHOWN = 100
 _ROWS_SHOWN = 300
 _RECORDS_SHOWN = 50
@@ -122,15 +125,48 @@ Text = Annotated[str, Query(max_length=300)]
 @router.get("/")
 def overview(request: Request, site: TheSite) -> Response:
     status = site.status()
+    shown = max(_COMPARED_LEAST, _COMPARED_SHOWN // max(1, len(status.backups)))
     return page(
         request,
         "overview.html",
         found=status,
         repo=status.repository,
-        unsafe=sum(not backup.safe for backup in status.backups),
-        oldest_s=max((max(0, backup.age_s) for backup in status.backups), default=0),
+        verdict=verdict_of(status),
+        alarm=source_alarm(status),
+        words={backup.backup: backup_word(backup) for backup in status.backups},
+        rests={backup.backup: rests_on(backup) for backup in status.backups},
+        proving=proving_command,
+        shown=shown,
         checks={backup.backup: describe_checks(backup.checks) for backup in status.backups},
         glances=read_glances(status, site.cached_backup),
+    )
+
+
+@router.get("/backups/{backup}/source")
+def source(
+    request: Request,
+    site: TheSite,
+    backup: BackupName,
+    find: Text = "",
+    number: Annotated[int, Query(alias="page", ge=1)] = 1,
+) -> Response:
+    site.backup(backup)
+    compared = None if site.watch is None else site.watch.comparison(backup)
+    matching = [topic for topic in compared.topics if find in topic.topic] if compared else []
+    pages = max(1, -(-len(matching) // _TOPICS_SHOWN))
+    first = (min(number, pages) - 1) * _TOPICS_SHOWN
+    return page(
+        request,
+        "source.html",
+        backup=backup,
+        source=compared,
+        topics=matching[first : first + _TOPICS_SHOWN],
+        find=find,
+        total=len(matching),
+        first=first + 1 if matching else 0,
+        page=min(number, pages),
+        pages=pages,
+        shown_pages=range(1, min(pages, _PAGES_SHOWN) + 1),
     )
 
 

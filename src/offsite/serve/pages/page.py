@@ -38,6 +38,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
     shared = {
         "caller": caller,
         "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in AccessRole},
+        "can_plan": caller.role >= AccessRole.READ,
         "has_login": guarded.tokens is not None,
         "has_metastore": request.app.state.site.settings.metastore is not None,
         "word": guarded.sessions.form_word(request.state.cookie),

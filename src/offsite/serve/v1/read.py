@@ -28,6 +28,7 @@ from offsite.model.errors import TooManyJobs
 from offsite.model.journal import noted
 from offsite.model.selection import ALL_GROUPS
 from offsite.model.units import MIB
+from offsite.overview.comparison import SourceComparison
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
 from offsite.overview.declared import DeclaredList, read_declared_status
 from offsite.overview.status import Status
@@ -92,6 +93,13 @@ def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, point
     """The content of a backup: topics, partitions, holes, its newest restore points."""
     detail = show_backup(site.cached_backup(backup), commit=commit)
     return answer(replace(detail, restore_points=tuple(detail.restore_points[-points:])))
+
+
+@router.get("/backups/{backup}/source", response_model=SourceComparison)
+def source(site: TheSite, backup: BackupName) -> Response:
+    """The topics of a backup beside the living source, as of the newest look. Asks no cluster."""
+    site.backup(backup)
+    return answer(site.source(backup))
 
 
 @router.get("/backups/{backup}/groups", response_model=ShownGroups)

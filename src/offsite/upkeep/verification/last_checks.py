@@ -75,6 +75,11 @@ class LastChecks:
         )
         return tuple(record for record in self.all_verified() if not record.ok and record.verified_at_ms > whole_ms)
 
+    @property
+    def is_proof(self) -> bool:
+        """Whether a check or a drill made here found the backup sound. Claims prove nothing."""
+        return self.proven_ms >= 0 or any(record.ok for record in self.verified)
+
     def all_verified(self) -> tuple[VerifyRecord, ...]:
         """The last checks: first own checks, followed by claimed checks."""
         return (*self.verified, *self.claimed)

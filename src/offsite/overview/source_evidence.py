@@ -1,0 +1,118 @@
+"""What one look at the living source told about the topics of a backup, and what it proves. Pure.
+
+A topic is gone if a run or this look got the answer of all brokers that the topic does not exist; the topic id tells a
+topic that was created anew. A topic that may not be described, or on which brokers disagree, is called just that. A log
+has shrunk if its leader ends the newest backed-up epoch earlier than the backup (KIP-101; a high watermark proves
+nothing, because that of a new leader lags), or if it no longer has records that the topic's retention would still keep.
+Records that retention deleted are normal. A look is compared with the state that was read before it: later commits may
+hold more than the look saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from offsite.kafka.log_bounds import LogBounds
+from offsite.kafka.presence import PresenceState
+from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, UNLIMITED, Retention
+from offsite.overview.comparison import TopicState
+from offsite.repository.commit import TopicShape
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+
+_CLOCKS_MS = 300_000
+"""Most by which clocks of brokers and of the store differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLook:
+    """What a cluster told about the topics of a backup. `looked_ms`: before the first question, by the store's clock.
+    `listed`: topic → id, empty from brokers without ids. `presence`: topics of the backup that are not listed.
+    `failed`: partitions without an answer, with the reason. `log_ends`: partitions whose leader ends our newest epoch
+    earlier than the backup, and where (-1: the leader does not know the epoch). `new`: selected topics in no commit.
+    `restored`: topics that restores of this installation made, with the restore."""
+
+    looked_ms: int
+    listed: Mapping[str, str] = field(default_factory=dict)
+    presence: Mapping[str, PresenceState] = field(default_factory=dict)
+    bounds: Mapping[TopicPartition, LogBounds] = field(default_factory=dict)
+    failed: Mapping[TopicPartition, str] = field(default_factory=dict)
+    log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    retention: Mapping[str, Retention] = field(default_factory=dict)
+    sizes_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
+    restored: Mapping[TopicIncarnation, str] = field(default_factory=dict)
+
+
+def find_presence(state: BackupState, shape: TopicShape, look: SourceLook) -> TopicState | None:
+    """None: the cluster lists this very topic."""
+    listed_id = look.listed.get(shape.topic)
+    if listed_id is None:
+        presence = PresenceState.DELETED if shape.is_deleted else look.presence.get(shape.topic)
+        states = {PresenceState.DELETED: TopicState.GONE, PresenceState.DENIED: TopicState.HIDDEN}
+        return TopicState.UNCLEAR if presence is None else states.get(presence, TopicState.UNCLEAR)
+    is_other = bool(listed_id and shape.topic_id and listed_id != shape.topic_id)
+    if not is_other and not shape.is_deleted:
+        return None
+    listed = TopicIncarnation(topic=shape.topic, topic_id=listed_id)
+    if listed in look.restored:
+        return TopicState.RESTORED
+    is_earlier = listed in state.topics and is_other  # a lagging broker may list the previous topic
+    return TopicState.UNCLEAR if is_earlier else TopicState.RECREATED
+
+
+def unanswered(shape: TopicShape, look: SourceLook) -> list[TopicPartition]:
+    """The partitions of the backup for which no leader answered."""
+    keys = (partition_id.topic_partition for partition_id in shape.partition_ids)
+    return [key for key in keys if key not in look.bounds]
+
+
+def loss_of_log(state: BackupState, shape: TopicShape, look: SourceLook) -> TopicState | None:
+    is_shrunk = any(cut_ends(shape, look)) or any(early_deletions(state, shape, look))
+    return TopicState.SHRUNK if is_shrunk else None
+
+
+def cut_ends(shape: TopicShape, look: SourceLook) -> Iterator[tuple[PartitionId, int]]:
+    for partition_id in shape.partition_ids:
+        if (end := look.log_ends.get(partition_id.topic_partition)) is not None:
+            yield partition_id, end
+
+
+def early_deletions(state: BackupState, shape: TopicShape, look: SourceLook) -> Iterator[tuple[PartitionId, Segment]]:
+    """The partitions that lack records which the retention in force would keep, each with the newest segment of them.
+    By time only: with a limit of size, or where only requests delete, a deletion may be meant."""
+    rule = look.retention.get(shape.topic)
+    if rule is None or not rule.deletes or rule.retention_bytes != UNLIMITED or not (rule.retention_ms or 0) > 0:
+        return
+    for partition_id, segment in deleted_segments(state, shape, look.bounds):
+        if segment.timestamp_max_ms > look.looked_ms - (rule.retention_ms or 0) + _CLOCKS_MS:
+            yield partition_id, segment
+
+
+def deleted_segments(
+    state: BackupState, shape: TopicShape, bounds: Mapping[TopicPartition, LogBounds]
+) -> Iterator[tuple[PartitionId, Segment]]:
+    """Of each partition, the newest segment in memory that the source has deleted whole. A loss in older segments alone
+    is not seen: a catalog may hold a million."""
+    for partition_id in shape.partition_ids:
+        segments, log = state.segments.get(partition_id), bounds.get(partition_id.topic_partition)
+        if segments and log is not None and log.start > 0:
+            in_memory = (*segments.tail, segments.last) if segments.last else segments.tail
+            deleted = [segment for segment in in_memory if segment and segment.last_offset < log.start]
+            if deleted:
+                yield partition_id, max(deleted, key=lambda segment: segment.last_offset)
+
+
+def may_be_early(state: BackupState, shape: TopicShape, look: SourceLook) -> bool:
+    """Whether the source lacks records that are younger than the backed-up retention, or Kafka's: its retention in
+    force is worth a question. Not for topics that applications empty by themselves."""
+    kept_ms = Retention.of(dict(shape.configs)).retention_ms or KAFKA_RETENTION_MS
+    younger = (
+        segment.timestamp_max_ms > look.looked_ms - kept_ms
+        for _, segment in deleted_segments(state, shape, look.bounds)
+    )
+    return any(younger) and not any(
+        hole.partition_id.incarnation == shape.incarnation and not hole.is_loss for hole in state.holes
+    )

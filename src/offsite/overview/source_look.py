@@ -1,0 +1,152 @@
+"""Looks at the living source of a backup: asks the cluster about the topics of a state, within seconds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from offsite.backup.copy_plan import PartitionBounds
+from offsite.backup.log_truncation import ask_leaders
+from offsite.groups.restored_offsets import topic_origins
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.cluster import Cluster
+from offsite.kafka.log_bounds import LogBounds
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import TopicIncarnation, TopicPartition
+from offsite.model.cleanup_policy import Retention
+from offsite.model.errors import OffsiteError, OtherCluster
+from offsite.model.journal import noted
+from offsite.model.selection import TopicSelection, drill_copies
+from offsite.overview.source_evidence import SourceLook, may_be_early
+from offsite.repository.backup import Backup
+from offsite.repository.descriptor import import_origin
+from offsite.repository.state import BackupState
+
+ANSWERS_WITHIN_S = 5.0
+"""A broker answers such questions within milliseconds. A look that waits longer is told as failed, and made again."""
+ASKED_MAX = 200
+"""Topics whose settings one look asks for: with a lag, or with records that are gone."""
+
+
+def impatient(cluster: Cluster) -> ClusterAdmin:
+    """The cluster, with answers within seconds or errors."""
+    most_ms = min(cluster.config.request_timeout_ms, int(1000 * ANSWERS_WITHIN_S))
+    return ClusterAdmin(shared_router(replace(cluster.config, request_timeout_ms=most_ms)))
+
+
+def look_at_source(admin: ClusterAdmin, backup: Backup, state: BackupState, *, looked_ms: int) -> SourceLook:
+    """Ask the cluster about the topics of `state`, the newest state before the look. Raises `OtherCluster` for another
+    cluster than the backup's, `KafkaUnavailable`, `Denied`."""
+    _check_cluster(admin, backup)
+    listed = admin.topics()
+    shapes = state.latest_shapes()
+    new = tuple(name for name in _selected(backup.descriptor.selection, listed) if name not in shapes)
+    watched = [listed[name] for name in (*shapes, *new) if name in listed]
+    absent = [name for name, shape in shapes.items() if name not in listed and not shape.is_deleted]
+    presence = admin.presence(absent)
+    log = admin.bounds(_partitions(watched), patience_s=ANSWERS_WITHIN_S)
+    look = SourceLook(
+        looked_ms=looked_ms,
+        listed={topic.name: _topic_id(topic) for topic in watched},
+        presence=presence,
+        bounds=log.bounds,
+        failed={key: f"{error.id}: {error.message}" for key, error in log.failed.items()},
+        log_ends=_log_ends(admin, state, watched, log.bounds),
+        new=new,
+        restored=_restored(backup, state, watched),
+    )
+    return _with_retention(admin, state, look)
+
+
+def _check_cluster(admin: ClusterAdmin, backup: Backup) -> None:
+    cluster_id, recorded_id = admin.cluster().cluster_id, backup.descriptor.cluster_id
+    if import_origin(backup.descriptor):
+        raise OtherCluster(f"backup {backup.descriptor.name} holds an archive, not a cluster")
+    if cluster_id != recorded_id:
+        raise OtherCluster(
+            f"backup {backup.descriptor.name} is of cluster {recorded_id}, and the asked cluster is {cluster_id}"
+        )
+
+
+def _selected(selection: TopicSelection, listed: Mapping[str, TopicMetadata]) -> tuple[str, ...]:
+    internal = frozenset(name for name, topic in listed.items() if topic.internal)
+    return selection.select(listed, internal=internal, hidden=drill_copies(listed))
+
+
+def _topic_id(topic: TopicMetadata) -> str:
+    return "" if topic.topic_id is None else str(topic.topic_id)
+
+
+def _partitions(topics: Iterable[TopicMetadata]) -> list[TopicPartition]:
+    return [TopicPartition(topic=topic.name, partition=p.partition) for topic in topics for p in topic.partitions]
+
+
+def _log_ends(
+    admin: ClusterAdmin,
+    state: BackupState,
+    topics: Iterable[TopicMetadata],
+    bounds: Mapping[TopicPartition, LogBounds],
+) -> dict[TopicPartition, int]:
+    """The partitions whose log is no longer that of the backup, with the end of our newest epoch there."""
+    ids = {topic.name: _topic_id(topic) for topic in topics}
+    partitions = [
+        PartitionBounds(
+            topic=key.topic,
+            topic_id=ids[key.topic],
+            partition=key.partition,
+            log_start=log.start,
+            end=log.end,
+            size_bytes=0,
+            leader_epoch=log.leader_epoch,
+        )
+        for key, log in bounds.items()
+    ]
+    answers = ask_leaders(admin, state, partitions, patience_s=ANSWERS_WITHIN_S)
+    return {
+        answer.bounds.topic_partition: answer.end.end
+        for answer in answers
+        if not isinstance(answer.end, OffsiteError) and answer.has_diverged(state)
+    }
+
+
+def _restored(backup: Backup, state: BackupState, topics: Iterable[TopicMetadata]) -> dict[TopicIncarnation, str]:
+    """The topics that restores of this installation made. Read only where a topic was created anew."""
+    ids: defaultdict[str, set[str]] = defaultdict(set)
+    for incarnation in state.topics:
+        ids[incarnation.topic].add(incarnation.topic_id)
+    anew = [
+        TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic))
+        for topic in topics
+        if ids[topic.name] - {_topic_id(topic)}
+    ]
+    origins = topic_origins(backup) if anew else {}
+    return {i: origins[i].restore for i in anew if i in origins and origins[i].is_ours}
+
+
+def _with_retention(admin: ClusterAdmin, state: BackupState, look: SourceLook) -> SourceLook:
+    """`look` with the settings in force of the topics where they decide something, and with sizes. Unreadable settings
+    are unknown."""
+    shapes = state.latest_shapes()
+    lagging = {
+        partition_id.topic
+        for shape in shapes.values()
+        for partition_id in shape.partition_ids
+        if (log := look.bounds.get(partition_id.topic_partition)) is not None
+        and log.end > (position.end if (position := state.positions.get(partition_id)) else log.start)
+    }
+    early = {shape.topic for shape in shapes.values() if may_be_early(state, shape, look)}
+    asked = [*sorted(early), *sorted(lagging - early)][:ASKED_MAX]
+    if not asked:
+        return look
+    try:
+        configs = admin.readable_topic_configs(asked, with_defaults=True).configs
+    except OffsiteError as error:  # a topic was deleted meanwhile, or the right is missing
+        noted("retention_unread", error=error.id, why=error.message)
+        return look
+    return replace(
+        look,
+        retention={topic: Retention.of(settings) for topic, settings in configs.items()},
+        sizes_bytes=admin.sizes_bytes(key for key in look.bounds if key.topic in lagging),
+    )

@@ -1,0 +1,119 @@
+"""Looks at the living source again and again, and keeps what the newest looks told: readers wait for no cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided, failed, safe_line, safe_trace
+from offsite.model.units import format_duration
+from offsite.overview.comparison import SourceComparison
+from offsite.overview.source_judgement import Sightings, compare_topics
+from offsite.overview.source_look import look_at_source
+from offsite.repository.backup import Backup
+from offsite.stores.wrapped_store import display_now_ms
+
+LATE_INTERVALS = 3
+LATE_AT_LEAST_S = 90.0
+"""A look that finds nobody in takes this long at most; what is older is told to be old."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """What is known of the source of one backup. `looked_s`: by the monotonic clock."""
+
+    comparison: SourceComparison = field(default_factory=SourceComparison)
+    sightings: Sightings = field(default_factory=Sightings)
+    looked_s: float | None = None
+
+
+class SourceWatch:
+    """The newest comparisons by backup. One look is made at a time; readers get what is known now."""
+
+    def __init__(
+        self,
+        *,
+        open_cluster: Callable[[], ClusterAdmin],
+        list_backups: Callable[[], Iterable[str]],
+        open_backup: Callable[[str], Backup],
+        clock: Clock,
+        interval_s: float = 0.0,
+    ) -> None:
+        """`interval_s`: the pause between two looks; 0 for a single look."""
+        self._open_cluster, self._list_backups, self._open_backup = open_cluster, list_backups, open_backup
+        self._clock, self._interval_s = clock, interval_s
+        self._sources: Mapping[str, _Source] = {}
+        self._problem = ""
+        self._began_s: float | None = None
+        self._looking = threading.Lock()
+
+    def run(self) -> None:
+        """Look for ever."""
+        while True:
+            self.look()
+            self._clock.sleep(self._interval_s)
+
+    def look(self) -> None:
+        """Look at the source of every backup. A failure is told to readers, and never raised."""
+        with self._looking:
+            self._began_s = self._clock.monotonic_s()
+            try:
+                self._look()
+                self._problem = ""
+            except OffsiteError as error:
+                self._problem = f"{error.id}: {error.message}"
+            except Exception as error:  # noqa: BLE001  # the next look may succeed, and nobody else restarts the watch
+                failed("source_look", why=safe_line(error), trace=safe_trace(error))
+                self._problem = "a mistake of offsite; see the log"
+            finally:
+                self._began_s = None
+
+    def _look(self) -> None:
+        admin = self._open_cluster()
+        self._sources = {name: self._after_look(admin, name) for name in self._list_backups()}
+
+    def _after_look(self, admin: ClusterAdmin, name: str) -> _Source:
+        before = self._sources.get(name, _Source())
+        looked_s = self._clock.monotonic_s()
+        try:
+            backup = self._open_backup(name)
+            state = backup.readable_state()
+            looked_ms = display_now_ms(backup.store)
+            look = look_at_source(admin, backup, state, looked_ms=looked_ms)
+            sightings = before.sightings.after(state, look)
+            comparison = SourceComparison.of(compare_topics(state, look, sightings), looked_ms)
+        except OffsiteError as error:
+            problem = f"{error.id}: {error.message}"
+            return replace(before, comparison=replace(before.comparison, problem=problem))
+        self._tell(name, before.comparison, comparison)
+        return _Source(comparison=comparison, sightings=sightings, looked_s=looked_s)
+
+    @staticmethod
+    def _tell(backup: str, before: SourceComparison, now: SourceComparison) -> None:
+        """Write each new alarm into the journal."""
+        earlier = {(topic.topic, topic.state) for topic in before.topics if topic.alarm}
+        for topic in now.topics:
+            if topic.alarm and (topic.topic, topic.state) not in earlier:
+                decided("source_loss", why=topic.detail, backup=backup, topic=topic.topic, state=topic.state.value)
+
+    def comparison(self, backup: str) -> SourceComparison:
+        """What is known of the source of a backup now."""
+        now_s, source = self._clock.monotonic_s(), self._sources.get(backup)
+        if source is None or source.looked_s is None:
+            comparison = source.comparison if source else SourceComparison()
+            problem = comparison.problem or self._problem or self._late(now_s)
+            return replace(comparison, problem=problem or "the first look at the source has not ended yet")
+        age_s = max(0.0, now_s - source.looked_s)
+        problem = source.comparison.problem or self._problem or self._late(now_s)
+        return replace(source.comparison, age_s=age_s, problem=problem)
+
+    def _late(self, now_s: float) -> str:
+        """The problem of a look that does not end."""
+        began_s = self._began_s
+        took_s = 0.0 if began_s is None else now_s - began_s
+        is_late = took_s > max(LATE_AT_LEAST_S, LATE_INTERVALS * self._interval_s)
+        return f"the look that began {format_duration(took_s)} ago has not ended" if is_late else ""

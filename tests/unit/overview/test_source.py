@@ -1,0 +1,257 @@
+"""A backup beside its living source: what is lost there is told on evidence only, with the restore that brings it
+back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE
+from offsite.kafka.protocol.request import Api
+from offsite.log.range import TopicPartition
+from offsite.overview.comparison import TopicComparison, TopicState
+from offsite.overview.source_evidence import SourceLook
+from offsite.overview.source_judgement import ALARM_MS, Sightings, compare_topics
+from offsite.overview.source_look import look_at_source
+from offsite.overview.source_watch import SourceWatch
+from offsite.overview.status import read_status
+from offsite.overview.verdict import source_alarm, verdict_of
+from offsite.upkeep.verification.last_checks import remember_check
+from offsite.upkeep.verification.run import verify_quick
+from tests.batches import FIRST_TIME_MS
+from tests.fake_cluster.site import BACKUP, Site, open_site
+from tests.virtual_time import VirtualClock
+
+HOUR_MS = 3_600_000
+HERE = TopicPartition(topic="orders", partition=0)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Two topics, backed up once."""
+    with open_site(tmp_path) as opened:
+        opened.source.make_topic("orders", retention_ms=str(24 * HOUR_MS))
+        opened.source.make_topic("users")
+        opened.source.write("orders", [b"a", b"b", b"c"])
+        opened.source.write("orders", [b"d", b"e"])
+        opened.back_up("*")
+        yield opened
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+def admin_of(site: Site, clock: VirtualClock) -> ClusterAdmin:
+    return ClusterAdmin(shared_router(site.source.config), clock=clock)
+
+
+def look(site: Site, clock: VirtualClock, *, looked_ms: int | None = None) -> SourceLook:
+    backup = site.backup
+    at_ms = backup.store.now_ms() if looked_ms is None else looked_ms
+    return look_at_source(admin_of(site, clock), backup, backup.readable_state(), looked_ms=at_ms)
+
+
+def judged(site: Site, seen: SourceLook, sightings: Sightings | None = None) -> dict[str, TopicComparison]:
+    state = site.backup.readable_state()
+    after = (sightings or Sightings()).after(state, seen)
+    return {topic.topic: topic for topic in compare_topics(state, seen, after)}
+
+
+def test_what_is_backed_up_to_its_end_is_current_as_of_the_look(site: Site, clock: VirtualClock) -> None:
+    seen = look(site, clock)
+    orders = judged(site, seen)["orders"]
+    assert (orders.state, orders.lag_records, orders.lag_s) == (TopicState.CURRENT, 0, 0.0)
+    assert (orders.restorable_to_ms, orders.alarm, orders.restore) == (seen.looked_ms, False, {})
+
+
+def test_what_is_not_copied_is_counted_with_the_time_until_the_source_deletes_it(
+    site: Site, clock: VirtualClock
+) -> None:
+    site.source.write("orders", [b"f"])
+    orders = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))["orders"]
+    assert (orders.state, orders.lag_records) == (TopicState.BEHIND, 1)
+    assert orders.headroom_s == pytest.approx(23 * 3600, abs=1)
+    later = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + 23 * HOUR_MS))["orders"]
+    assert later.state is TopicState.AT_RISK
+
+
+def test_a_deleted_topic_is_gone_between_the_last_look_that_saw_it_and_the_first_that_did_not(
+    site: Site, clock: VirtualClock
+) -> None:
+    state, before = site.backup.readable_state(), look(site, clock)
+    sightings = Sightings().after(state, before)
+    del site.source.topics["orders"]
+    after = look(site, clock)
+    later = replace(after, looked_ms=after.looked_ms + 30_000)
+    orders = judged(site, later, sightings.after(state, after))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.GONE, True)
+    assert (orders.seen_ms, orders.found_ms) == (before.looked_ms, after.looked_ms)
+    assert "between" in orders.detail
+    assert orders.restore == {"topics": "orders", "commit": "1", "groups": "all"}
+
+
+def test_a_topic_that_may_not_be_described_is_never_called_gone(site: Site, clock: VirtualClock) -> None:
+    site.source.hidden.add("orders")
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm, orders.restore) == (TopicState.HIDDEN, False, {})
+
+
+def test_a_topic_without_an_answer_of_its_leader_is_called_unread(site: Site, clock: VirtualClock) -> None:
+    site.source.failing[Api.LIST_OFFSETS, HERE] = LEADER_NOT_AVAILABLE
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.lag_records, orders.lag_s) == (TopicState.UNREAD, -1, None)
+    assert orders.detail.startswith("OFF-")
+
+
+def test_a_deletion_that_a_run_found_has_its_restore_point_before_that_run(site: Site, clock: VirtualClock) -> None:
+    del site.source.topics["orders"]
+    site.back_up()
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.GONE, True)
+    assert orders.restore["commit"] == "1"
+    assert orders.found_ms == site.backup.readable_state().latest_shapes()["orders"].deleted_ms
+
+
+def test_a_deletion_stops_to_be_an_alarm_after_a_week(site: Site, clock: VirtualClock) -> None:
+    del site.source.topics["orders"]
+    site.back_up()
+    seen = look(site, clock)
+    orders = judged(site, replace(seen, looked_ms=seen.looked_ms + ALARM_MS))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.GONE, False)
+    assert orders.restore
+
+
+@pytest.mark.parametrize("is_backed_up_since", [False, True])
+def test_a_topic_that_was_created_anew_is_not_the_same(
+    site: Site, clock: VirtualClock, is_backed_up_since: bool
+) -> None:
+    site.source.remake_topic("orders")
+    if is_backed_up_since:
+        site.back_up()
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.RECREATED, True)
+    assert orders.restore == {"topics": "orders", "commit": "1", "rename": "orders=orders-restored"}
+
+
+def test_a_topic_that_a_restore_brought_back_is_no_loss(site: Site, clock: VirtualClock) -> None:
+    del site.source.topics["orders"]
+    site.restore(into=site.source, topics=["orders"])
+    assert judged(site, look(site, clock))["orders"].state is TopicState.RESTORED
+    site.back_up()
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.CURRENT, False)
+
+
+def test_a_log_that_was_cut_back_has_shrunk_before_and_after_a_run_found_it(site: Site, clock: VirtualClock) -> None:
+    site.source.topics["orders"].partitions[0].elect(cut_to=3)
+    site.source.write("orders", [b"x", b"y", b"z"])  # longer than it was
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.SHRUNK, True)
+    assert "ends at offset 3 now, and the backup holds it up to offset 5" in orders.detail
+    assert orders.restore == {"topics": "orders", "commit": "1", "rename": "orders=orders-restored"}
+    site.back_up()
+    closed = judged(site, look(site, clock))["orders"]
+    assert (closed.state, closed.alarm, closed.restore["commit"]) == (TopicState.SHRUNK, True, "1")
+    assert "was cut back from offset 5 to 3" in closed.detail
+
+
+def test_records_that_were_deleted_before_their_time_are_a_loss_and_expired_ones_are_none(
+    site: Site, clock: VirtualClock
+) -> None:
+    site.source.admin.delete_records({HERE: 5})
+    young = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))["orders"]
+    assert (young.state, young.alarm) == (TopicState.SHRUNK, True)
+    assert "begins at offset 5 now" in young.detail
+    expired = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + 25 * HOUR_MS))["orders"]
+    assert (expired.state, expired.alarm) == (TopicState.CURRENT, False)
+
+
+@pytest.mark.parametrize("configs", [{"retention.ms": "-1"}, {"retention.bytes": "1000000"}])
+def test_a_deletion_that_may_be_meant_is_no_loss(site: Site, clock: VirtualClock, configs: dict[str, str]) -> None:
+    site.source.topics["orders"].configs |= configs
+    site.source.admin.delete_records({HERE: 5})
+    orders = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.CURRENT, False)
+
+
+def test_a_selected_topic_that_no_commit_has_is_named(site: Site, clock: VirtualClock) -> None:
+    site.source.make_topic("invoices")
+    site.source.write("invoices", [b"a", b"b"])
+    invoices = judged(site, look(site, clock))["invoices"]
+    assert (invoices.state, invoices.lag_records) == (TopicState.NEW, 2)
+
+
+def watch_of(site: Site, clock: VirtualClock) -> SourceWatch:
+    return SourceWatch(
+        open_cluster=lambda: admin_of(site, clock),
+        list_backups=site.repository.backups,
+        open_backup=site.repository.backup,
+        clock=clock,
+        interval_s=30,
+    )
+
+
+def test_a_cluster_that_does_not_answer_leaves_the_last_answer_with_its_age(site: Site, clock: VirtualClock) -> None:
+    watch = watch_of(site, clock)
+    assert "has not ended" in watch.comparison(BACKUP).problem
+    watch.look()
+    before = watch.comparison(BACKUP)
+    assert (before.problem, before.counts) == ("", {"current": 2})
+    site.source.knows_brokers = False
+    clock.sleep(30)
+    watch.look()
+    after = watch.comparison(BACKUP)
+    assert after.problem.startswith("OFF-15")
+    assert (after.topics, after.alarms, after.looked_ms) == (before.topics, 0, before.looked_ms)
+    assert after.age_s >= 30
+    site.source.knows_brokers = True
+    watch.look()
+    assert watch.comparison(BACKUP).problem == ""
+
+
+def test_a_backup_that_cannot_be_read_hides_no_other(site: Site, clock: VirtualClock) -> None:
+    (Path(site.repository.store.url) / "backups" / "damaged").mkdir()
+    (Path(site.repository.store.url) / "backups" / "damaged" / "backup.json").write_text("{")
+    watch = watch_of(site, clock)
+    watch.look()
+    assert watch.comparison(BACKUP).problem == ""
+    assert watch.comparison("damaged").problem.startswith("OFF-13")
+
+
+def test_another_cluster_is_not_compared(site: Site, clock: VirtualClock) -> None:
+    site.source.cluster_id = "another"
+    watch = watch_of(site, clock)
+    watch.look()
+    assert watch.comparison(BACKUP).problem.startswith("OFF-1401")
+    assert watch.comparison(BACKUP).topics == ()
+
+
+def test_safe_is_good_only_once_this_machine_has_proven_it(site: Site) -> None:
+    unproven = verdict_of(read_status(site.repository))
+    assert (unproven.word, unproven.style) == ("SAFE, never proven", "warn")
+    remember_check(site.backup, verify_quick(site.backup))
+    proven = verdict_of(read_status(site.repository))
+    assert (proven.word, proven.style) == ("SAFE", "good")
+
+
+def test_the_command_tells_what_the_page_tells(site: Site, clock: VirtualClock) -> None:
+    watch = watch_of(site, clock)
+    del site.source.topics["orders"]
+    watch.look()
+    status = read_status(site.repository).beside(watch.comparison)
+    assert source_alarm(status).startswith("At the source: orders (gone).")
+    words = ["status", "--repo", site.repository.store.url, "--against", str(site.source.address)]
+    printed = CliRunner().invoke(app, words)
+    assert printed.exit_code == 3
+    assert printed.stdout.startswith("ATTENTION")
+    assert "At the source: orders (gone)." in printed.stdout
+    assert f"offsite restore plan --backup={BACKUP} --topics=orders --commit=1 --groups=all" in printed.stdout
