@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
-from offsite.model.journal import decided, failed, safe_line, safe_trace
+from offsite.model.journal import failed, safe_line, safe_trace, warned
 from offsite.model.units import format_duration
 from offsite.overview.comparison import SourceComparison
 from offsite.overview.source_judgement import Sightings, compare_topics
@@ -98,7 +98,7 @@ class SourceWatch:
         earlier = {(topic.topic, topic.state) for topic in before.topics if topic.alarm}
         for topic in now.topics:
             if topic.alarm and (topic.topic, topic.state) not in earlier:
-                decided("source_loss", why=topic.detail, backup=backup, topic=topic.topic, state=topic.state.value)
+                warned("source_loss", why=topic.detail, backup=backup, topic=topic.topic, state=topic.state.value)
 
     def comparison(self, backup: str) -> SourceComparison:
         """What is known of the source of a backup now."""

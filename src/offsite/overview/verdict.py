@@ -55,14 +55,14 @@ def source_alarm(status: Status) -> str:
     """The losses at the sources of all backups in a sentence; empty without a loss."""
     sources = [backup.source for backup in status.backups if backup.source is not None]
     lost = [f"{topic.topic} ({topic.state})" for source in sources for topic in source.alarmed]
-    return f"At the source: {named(lost, most=_NAMED_MAX)}. The backup has the records." if lost else ""
+    return f"Lost at the source: {named(lost, most=_NAMED_MAX)}. The backup keeps what it had copied." if lost else ""
 
 
 def rests_on(backup: BackupStatus) -> str:
     """What a verdict rests on: the newest restore point, the last verification and the last drill."""
     point = f"commit {backup.default_commit}, complete to {format_time(backup.restorable_to_ms)}"
     point = point if backup.restorable_to_ms else "no restore point"
-    return f"rests on: {point}; {_checks(backup.checks)}"
+    return f"Rests on: {point}; {_checks(backup.checks)}"
 
 
 def _checks(checks: LastChecks | None) -> str:

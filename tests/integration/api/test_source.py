@@ -34,7 +34,7 @@ def test_a_deleted_topic_is_noticed_within_two_intervals(
     assert lost["seen_ms"] <= lost["found_ms"] <= deleted_ms + 2 * 1000 * INTERVAL_S
     with coordinator.client() as client:
         page = client.get("/", headers=HTML).text
-        assert f"At the source: {topic} (gone)." in page
+        assert f"Lost at the source: {topic} (gone)." in page
         (link,) = re.findall(r'class="button" href="([^"]+)"', page)
         form = client.get(unescape(link), headers=HTML).text
     assert f'name="topics" value="{topic}"' in form

@@ -70,7 +70,7 @@ def test_a_lost_topic_is_brought_back_by_clicks(url: str, cluster: Cluster, look
 def lost(look: Look, topic: str) -> None:
     """The first page tells it by itself, once somebody loads it again."""
     for _ in range(int(PATIENCE_MS / 500)):
-        if f"At the source: {topic} (gone)." in look.go("/").locator("main").inner_text():
+        if f"Lost at the source: {topic} (gone)." in look.go("/").locator("main").inner_text():
             return
         look.page.wait_for_timeout(500)
     raise AssertionError(look.page.locator("main").inner_text())

@@ -243,15 +243,18 @@ def test_safe_is_good_only_once_this_machine_has_proven_it(site: Site) -> None:
     assert (proven.word, proven.style) == ("SAFE", "good")
 
 
-def test_the_command_tells_what_the_page_tells(site: Site, clock: VirtualClock) -> None:
+def test_the_command_tells_what_the_page_tells(site: Site, clock: VirtualClock, tmp_path: Path) -> None:
     watch = watch_of(site, clock)
     del site.source.topics["orders"]
     watch.look()
     status = read_status(site.repository).beside(watch.comparison)
-    assert source_alarm(status).startswith("At the source: orders (gone).")
-    words = ["status", "--repo", site.repository.store.url, "--against", str(site.source.address)]
+    assert source_alarm(status).startswith("Lost at the source: orders (gone).")
+    html = tmp_path / "status.html"
+    words = ["status", "--repo", site.repository.store.url, "--against", str(site.source.address), "--html", str(html)]
     printed = CliRunner().invoke(app, words)
     assert printed.exit_code == 3
     assert printed.stdout.startswith("ATTENTION")
-    assert "At the source: orders (gone)." in printed.stdout
+    assert "Lost at the source: orders (gone)." in printed.stdout
     assert f"offsite restore plan --backup={BACKUP} --topics=orders --commit=1 --groups=all" in printed.stdout
+    assert "Lost at the source: orders (gone)." in html.read_text()
+    assert "orders: deleted at the source" in html.read_text()

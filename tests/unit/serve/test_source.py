@@ -47,7 +47,7 @@ def test_a_lost_topic_is_told_first_and_its_link_fills_in_the_form(
 ) -> None:
     lose(site, watch)
     text = shown(client, "/")
-    assert text.index("At the source: orders (gone).") < text.index("Safe, never proven.")
+    assert text.index("Lost at the source: orders (gone).") < text.index("Safe, never proven.")
     (link,) = re.findall(r'class="button" href="([^"]+)">Restore orders<', text)
     form = shown(client, unescape(link))
     fields = dict(re.findall(r'name="(\w+)"(?: inputmode="numeric")? value="([^"]*)"', form))

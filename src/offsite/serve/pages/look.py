@@ -25,6 +25,7 @@ from offsite.model.names import amount
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
+from offsite.overview.status import BackupStatus
 from offsite.overview.status_page import describe_checks, read_glances
 from offsite.overview.verdict import backup_word, proving_command, rests_on, source_alarm, verdict_of
 from offsite.reports.html_page import places
@@ -129,7 +130,7 @@ def overview(request: Request, site: TheSite) -> Response:
     return page(
         request,
         "overview.html",
-        found=status,
+        backups=sorted(status.backups, key=_is_quiet),
         repo=status.repository,
         verdict=verdict_of(status),
         alarm=source_alarm(status),
@@ -140,6 +141,11 @@ def overview(request: Request, site: TheSite) -> Response:
         checks={backup.backup: describe_checks(backup.checks) for backup in status.backups},
         glances=read_glances(status, site.cached_backup),
     )
+
+
+def _is_quiet(backup: BackupStatus) -> tuple[bool, bool]:
+    """Backups with a loss at their source come first, then those that need attention."""
+    return backup.source is None or not backup.source.alarms, backup.safe
 
 
 @router.get("/backups/{backup}/source")
