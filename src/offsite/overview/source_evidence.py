@@ -22,6 +22,8 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 
+STATES = {PresenceState.DELETED: TopicState.GONE, PresenceState.DENIED: TopicState.HIDDEN}
+"""What brokers say of a topic that is not listed; anything else is unclear."""
 _CLOCKS_MS = 300_000
 """Most by which clocks of brokers and of the store differ."""
 
@@ -51,8 +53,7 @@ def find_presence(state: BackupState, shape: TopicShape, look: SourceLook) -> To
     listed_id = look.listed.get(shape.topic)
     if listed_id is None:
         presence = PresenceState.DELETED if shape.is_deleted else look.presence.get(shape.topic)
-        states = {PresenceState.DELETED: TopicState.GONE, PresenceState.DENIED: TopicState.HIDDEN}
-        return TopicState.UNCLEAR if presence is None else states.get(presence, TopicState.UNCLEAR)
+        return TopicState.UNCLEAR if presence is None else STATES.get(presence, TopicState.UNCLEAR)
     is_other = bool(listed_id and shape.topic_id and listed_id != shape.topic_id)
     if not is_other and not shape.is_deleted:
         return None

@@ -7,9 +7,12 @@ from html import unescape
 
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from offsite.cli.app import app
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import shared_router
+from offsite.model.errors import BadOption
 from offsite.overview.comparison import SourceComparison, TopicComparison, TopicState
 from offsite.overview.source_watch import SourceWatch
 from offsite.serve.tokens import TokenFile
@@ -123,3 +126,11 @@ def test_safe_is_green_only_where_it_was_proven(
     text = shown(client, "/")
     assert f'class="verdict {verdict}' in text
     assert ("Prove it: run a restore drill" in text) is not is_verified
+
+
+@pytest.mark.parametrize("interval", ["0.1s", "often"])
+def test_an_interval_that_would_ask_brokers_all_the_time_is_refused(site: Site, interval: str) -> None:
+    words = ["serve", "--repo", site.repository.store.url, "--bootstrap", "localhost:1", "--interval", interval]
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, BadOption)
+    assert interval in error.message

@@ -162,7 +162,7 @@ class SimSource:
     def presence_now(self, name: str) -> PresenceState:
         raise LeaderUnavailable(f"nobody coordinates transactions here: {name}")
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> ListedBounds:
+    def bounds(self, partitions: Iterable[TopicPartition], **_: float) -> ListedBounds:
         found: dict[TopicPartition, LogBounds] = {}
         failed: dict[TopicPartition, OffsiteError] = {}
         for key in partitions:
@@ -173,7 +173,7 @@ class SimSource:
                 found[key] = LogBounds(start=log.start, end=log.end, leader_epoch=log.epoch)
         return ListedBounds(bounds=found, failed=failed)
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]:
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int], **_: float) -> Mapping[TopicPartition, EpochEnd]:
         return {key: self.epoch_end_now(key, epoch) for key, epoch in epochs.items()}
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd:
@@ -187,7 +187,7 @@ class SimSource:
         first = next(iter(scan(log.read(offset, 1))), None)
         return first if first is not None and first.base_offset <= offset else None
 
-    def readable_topic_configs(self, names: Iterable[str]) -> TopicConfigs:
+    def readable_topic_configs(self, names: Iterable[str], **_: bool) -> TopicConfigs:
         return TopicConfigs(configs={name: dict(self.configs.get(name, {})) for name in names})
 
     def sizes_bytes(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
