@@ -117,3 +117,27 @@ def may_be_early(state: BackupState, shape: TopicShape, look: SourceLook) -> boo
     return any(younger) and not any(
         hole.partition_id.incarnation == shape.incarnation and not hole.is_loss for hole in state.holes
     )
+
+
+def partitions_of(shape: TopicShape, look: SourceLook) -> list[TopicPartition]:
+    """The partitions of the backup, and further ones of the source."""
+    keys, number = [partition_id.topic_partition for partition_id in shape.partition_ids], shape.partitions
+    while (key := TopicPartition(topic=shape.topic, partition=number)) in look.bounds:
+        keys.append(key)
+        number += 1
+    return keys
+
+
+def count_lag(state: BackupState, shape: TopicShape, look: SourceLook) -> int:
+    """The offsets of a topic in no commit; -1 if a partition did not answer."""
+    keys = partitions_of(shape, look)
+    if any(key not in look.bounds for key in keys):
+        return -1
+    return sum(lag_of(state, shape, look, key) for key in keys)
+
+
+def lag_of(state: BackupState, shape: TopicShape, look: SourceLook, key: TopicPartition) -> int:
+    """The offsets of a partition in no commit. The partition has an answer."""
+    bounds = look.bounds[key]
+    position = state.positions.get(PartitionId(topic=key.topic, topic_id=shape.topic_id, partition=key.partition))
+    return max(0, bounds.end - (bounds.start if position is None else position.end))

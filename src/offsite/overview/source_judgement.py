@@ -12,10 +12,13 @@ from offsite.monitor.view import recovery_point_ms
 from offsite.overview.comparison import UNKNOWN_MS, TopicComparison, TopicState, describe_interval
 from offsite.overview.source_evidence import (
     SourceLook,
+    count_lag,
     cut_ends,
     early_deletions,
     find_presence,
+    lag_of,
     loss_of_log,
+    partitions_of,
     unanswered,
 )
 from offsite.repository.commit import TopicShape
@@ -31,16 +34,18 @@ LOW_HEADROOM_S = 6 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """What earlier looks of the process saw (epoch ms). `there_ms`, `whole_ms`: the last look that saw the topic,
-    without a loss. `found_ms`: the first look since then that found the loss."""
+    """What earlier looks of the process saw (epoch ms). `there_ms`, `whole_ms`, `caught_up_ms`: the last look that saw
+    the topic, without a loss, with all of it in commits. `found_ms`: the first look since then that found the loss."""
 
     there_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
     whole_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
+    caught_up_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
     found_ms: Mapping[tuple[TopicIncarnation, TopicState], int] = field(default_factory=dict)
 
     def after(self, state: BackupState, look: SourceLook) -> Sightings:
         """The sightings with one more look."""
         there_ms, whole_ms, found_ms = dict(self.there_ms), dict(self.whole_ms), dict(self.found_ms)
+        caught_up_ms = dict(self.caught_up_ms)
         for shape in state.latest_shapes().values():
             incarnation, loss = shape.incarnation, find_presence(state, shape, look) or loss_of_log(state, shape, look)
             if loss is None or loss is TopicState.SHRUNK:
@@ -50,16 +55,22 @@ class Sightings:
             if loss is None and not unanswered(shape, look):
                 whole_ms[incarnation] = look.looked_ms
                 found_ms.pop((incarnation, TopicState.SHRUNK), None)
+            if loss is None and count_lag(state, shape, look) == 0:
+                caught_up_ms[incarnation] = look.looked_ms
             if loss is not None and loss.is_loss:
                 found_ms.setdefault((incarnation, loss), look.looked_ms)
-        return Sightings(there_ms=there_ms, whole_ms=whole_ms, found_ms=found_ms)
+        return Sightings(there_ms=there_ms, whole_ms=whole_ms, caught_up_ms=caught_up_ms, found_ms=found_ms)
 
 
 def compare_topics(state: BackupState, look: SourceLook, sightings: Sightings) -> tuple[TopicComparison, ...]:
     """Compare all topics, the worst first. `sightings`: with this look."""
     earlier = _deleted_earlier(state)
-    shapes = state.latest_shapes()
-    compared = [_Topic(state=state, shape=shape, look=look).compare(sightings, earlier) for shape in shapes.values()]
+    left_behind = frozenset(left.partition_id.topic for left in state.left_behind)
+    topics = (
+        _Topic(state=state, shape=shape, look=look, sightings=sightings, is_left_behind=topic in left_behind)
+        for topic, shape in state.latest_shapes().items()
+    )
+    compared = [topic.compare(earlier.get(topic.shape.topic)) for topic in topics]
     return tuple(sorted((*compared, *_new(look)), key=_badness))
 
 
@@ -89,21 +100,23 @@ def _deleted_earlier(state: BackupState) -> dict[str, TopicShape]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Topic:
-    """The latest incarnation of a topic, in the backup and in a look."""
+    """The latest incarnation of a topic, in the backup and in a look. `sightings`: with this look. `is_left_behind`:
+    the newest pass could not read all of it."""
 
     state: BackupState
     shape: TopicShape
     look: SourceLook
+    sightings: Sightings
+    is_left_behind: bool
 
-    def compare(self, sightings: Sightings, earlier: Mapping[str, TopicShape]) -> TopicComparison:
+    def compare(self, earlier: TopicShape | None) -> TopicComparison:
+        """`earlier`: the incarnation before, if a run found it deleted."""
         presence = find_presence(self.state, self.shape, self.look)
         if presence is TopicState.GONE:
-            return self._gone(sightings)
+            return self._gone()
         if presence is TopicState.RECREATED:
-            return self._recreated(sightings)
-        if presence is not None:
-            return self._told(presence)
-        return self._of_log(sightings, earlier.get(self.shape.topic))
+            return self._recreated()
+        return self._told(presence) if presence is not None else self._of_log(earlier)
 
     def _told(self, presence: TopicState) -> TopicComparison:
         restored_id = self.look.listed.get(self.shape.topic, "")
@@ -114,26 +127,26 @@ class _Topic:
         }
         detail = details.get(presence, "the brokers do not agree whether it exists")
         return TopicComparison(
-            topic=self.shape.topic, state=presence, detail=detail, restorable_to_ms=self._restorable_to_ms(lag=-1)
+            topic=self.shape.topic, state=presence, detail=detail, restorable_to_ms=self._restorable_to_ms()
         )
 
-    def _gone(self, sightings: Sightings) -> TopicComparison:
-        loss = self._lost(TopicState.GONE, sightings)
+    def _gone(self) -> TopicComparison:
+        loss = self._lost(TopicState.GONE)
         detail = f"deleted at the source {describe_interval(loss)}; the backup keeps it"
         return replace(loss, detail=detail, restore=self._restore(self.shape.deleted_ms, is_free=True))
 
-    def _recreated(self, sightings: Sightings) -> TopicComparison:
-        loss = self._lost(TopicState.RECREATED, sightings)
+    def _recreated(self) -> TopicComparison:
+        loss = self._lost(TopicState.RECREATED)
         detail = (
             f"deleted at the source {describe_interval(loss)}, and created anew under the same name; the backup keeps "
             "the deleted topic"
         )
         return replace(loss, detail=detail, restore=self._restore(self.shape.deleted_ms, is_free=False))
 
-    def _lost(self, kind: TopicState, sightings: Sightings, *, seen_by_run_ms: int | None = None) -> TopicComparison:
+    def _lost(self, kind: TopicState, *, seen_by_run_ms: int | None = None) -> TopicComparison:
         incarnation, found_by_run_ms = self.shape.incarnation, self.shape.deleted_ms
-        seen = sightings.whole_ms if kind is TopicState.SHRUNK else sightings.there_ms
-        found_ms = sightings.found_ms.get((incarnation, kind), self.look.looked_ms)
+        seen = self.sightings.whole_ms if kind is TopicState.SHRUNK else self.sightings.there_ms
+        found_ms = self.sightings.found_ms.get((incarnation, kind), self.look.looked_ms)
         found_ms = min(found_ms, found_by_run_ms) if found_by_run_ms > 0 else found_ms
         seen_ms = max(
             seen.get(incarnation, UNKNOWN_MS), self._read_by_run_ms() if seen_by_run_ms is None else seen_by_run_ms
@@ -142,7 +155,7 @@ class _Topic:
             topic=self.shape.topic,
             state=kind,
             alarm=self.look.looked_ms - found_ms < ALARM_MS,
-            restorable_to_ms=self._restorable_to_ms(lag=-1),
+            restorable_to_ms=self._restorable_to_ms(),
             seen_ms=seen_ms if seen_ms < found_ms else UNKNOWN_MS,
             found_ms=found_ms,
         )
@@ -166,10 +179,10 @@ class _Topic:
         more = {"groups": "all"} if is_free else {"rename": f"{topic}={topic}-restored"}
         return {"topics": topic, "commit": str(commit), **more} if commit else {}
 
-    def _of_log(self, sightings: Sightings, earlier: TopicShape | None) -> TopicComparison:
-        lag = self._lag()
+    def _of_log(self, earlier: TopicShape | None) -> TopicComparison:
+        lag = count_lag(self.state, self.shape, self.look)
         headroom_s = self._headroom_s() if lag > 0 else None
-        restorable_to_ms = self._restorable_to_ms(lag=lag)
+        restorable_to_ms = self._restorable_to_ms()
         is_dated = restorable_to_ms >= 0 and lag >= 0
         facts = TopicComparison(
             topic=self.shape.topic,
@@ -180,7 +193,7 @@ class _Topic:
             lag_s=max(0.0, (self.look.looked_ms - restorable_to_ms) / 1000) if is_dated else None,
             headroom_s=headroom_s,
         )
-        loss = self._loss_at_source(sightings, earlier)
+        loss = self._loss_at_source(earlier)
         if loss is None:
             return facts
         return replace(
@@ -198,12 +211,12 @@ class _Topic:
             return TopicState.AT_RISK
         return TopicState.BEHIND if lag else TopicState.CURRENT
 
-    def _loss_at_source(self, sightings: Sightings, earlier: TopicShape | None) -> TopicComparison | None:
+    def _loss_at_source(self, earlier: TopicShape | None) -> TopicComparison | None:
         if ends := list(cut_ends(self.shape, self.look)):
-            loss = self._lost(TopicState.SHRUNK, sightings)
+            loss = self._lost(TopicState.SHRUNK)
             return replace(loss, detail=self._cut_detail(ends, loss), restore=self._restore(UNKNOWN_MS, is_free=False))
         if deletions := list(early_deletions(self.state, self.shape, self.look)):
-            loss = self._lost(TopicState.SHRUNK, sightings, seen_by_run_ms=UNKNOWN_MS)  # runs look at ends
+            loss = self._lost(TopicState.SHRUNK, seen_by_run_ms=UNKNOWN_MS)  # runs look at ends
             detail = self._deletion_detail(deletions, loss)
             return replace(loss, detail=detail, restore=self._restore(UNKNOWN_MS, is_free=False))
         return self._closed_branch() or self._replaced(earlier)
@@ -269,41 +282,26 @@ class _Topic:
         )
 
     def _keys(self) -> list[TopicPartition]:
-        """The partitions of the source, and those of the backup."""
-        backed_up = {partition_id.topic_partition for partition_id in self.shape.partition_ids}
-        return sorted(backed_up | set(self._more_partitions()))
-
-    def _more_partitions(self) -> Iterator[TopicPartition]:
-        number = self.shape.partitions
-        while (key := TopicPartition(topic=self.shape.topic, partition=number)) in self.look.bounds:
-            yield key
-            number += 1
-
-    def _lag(self) -> int:
-        """The offsets in no commit; -1 if a partition did not answer."""
-        keys = self._keys()
-        if any(key not in self.look.bounds for key in keys):
-            return -1
-        return sum(self._lag_of(key) for key in keys)
+        return partitions_of(self.shape, self.look)
 
     def _id(self, key: TopicPartition) -> PartitionId:
         return PartitionId(topic=key.topic, topic_id=self.shape.topic_id, partition=key.partition)
-
-    def _lag_of(self, key: TopicPartition) -> int:
-        bounds, position = self.look.bounds[key], self.state.positions.get(self._id(key))
-        return max(0, bounds.end - (bounds.start if position is None else position.end))
 
     def _newest_ms(self, key: TopicPartition) -> int:
         segments = self.state.segments.get(self._id(key))
         last = segments.last if segments else None
         return UNKNOWN_MS if last is None else last.timestamp_max_ms
 
-    def _restorable_to_ms(self, *, lag: int) -> int:
-        read_ms = self._read_by_run_ms() if self.state.completed_at_ms else UNKNOWN_MS
+    def _restorable_to_ms(self) -> int:
+        """As of the newest look or pass with all of the topic in commits, or of its newest record. The pass as in
+        `BackupStatus.restorable_to_ms`: where no commit says when its ends were read, its end counts."""
+        is_in_pass = not self.shape.is_deleted and not self.is_left_behind
+        read_ms = self._read_by_run_ms() if self._read_by_run_ms() > 0 else self.state.completed_at_ms
+        pass_ms = read_ms if is_in_pass and self.state.completed_at_ms else UNKNOWN_MS
         return recovery_point_ms(
             newest_record_ms=max(map(self._newest_ms, self._keys()), default=UNKNOWN_MS),
             last_commit_ms=self.state.committed_at_ms,
-            caught_up_ms=self.look.looked_ms if lag == 0 else read_ms,
+            caught_up_ms=max(pass_ms, self.sightings.caught_up_ms.get(self.shape.incarnation, UNKNOWN_MS)),
         )
 
     def _headroom_s(self) -> float | None:
@@ -312,7 +310,7 @@ class _Topic:
             return None
         uncopied = (
             Uncopied(
-                records=self._lag_of(key),
+                records=lag_of(self.state, self.shape, self.look, key),
                 oldest_ms=self._newest_ms(key),
                 log_bytes=self.look.sizes_bytes.get(key) or -1,
             )

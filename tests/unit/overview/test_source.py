@@ -84,6 +84,15 @@ def test_what_is_not_copied_is_counted_with_the_time_until_the_source_deletes_it
     assert later.state is TopicState.AT_RISK
 
 
+def test_what_is_behind_is_so_since_the_last_look_or_pass_that_had_all_of_it(site: Site, clock: VirtualClock) -> None:
+    state, before = site.backup.readable_state(), look(site, clock)
+    site.source.write("orders", [b"f"])
+    after = replace(look(site, clock), looked_ms=before.looked_ms + 30_000)
+    assert judged(site, after, Sightings().after(state, before))["orders"].lag_s == 30
+    alone = judged(site, after)["orders"]
+    assert alone.restorable_to_ms == state.completed_at_ms
+
+
 def test_a_deleted_topic_is_gone_between_the_last_look_that_saw_it_and_the_first_that_did_not(
     site: Site, clock: VirtualClock
 ) -> None:
@@ -96,6 +105,7 @@ def test_a_deleted_topic_is_gone_between_the_last_look_that_saw_it_and_the_first
     assert (orders.state, orders.alarm) == (TopicState.GONE, True)
     assert (orders.seen_ms, orders.found_ms) == (before.looked_ms, after.looked_ms)
     assert "between" in orders.detail
+    assert orders.restorable_to_ms == before.looked_ms
     assert orders.restore == {"topics": "orders", "commit": "1", "groups": "all"}
 
 

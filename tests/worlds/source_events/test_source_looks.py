@@ -78,8 +78,8 @@ class LookingPlay(Play):
                 continue
             differs = any(
                 offset >= log.log.end or log.truth[offset] != value
-                for offset, value in known.held().items()
-                if offset >= log.log.start
+                for offset, value in enumerate(known.values)
+                if value is not None
             )
             is_shorter = log.log.start < position.end and log.log.end < position.end
             if key in look.log_ends:
