@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
-from offsite.model.cleanup_policy import Uncopied, retention_headroom
+from offsite.model.cleanup_policy import UNLIMITED, Uncopied, retention_headroom
 from offsite.model.units import format_time
 from offsite.monitor.view import recovery_point_ms
 from offsite.overview.comparison import UNKNOWN_MS, TopicComparison, TopicState, describe_interval
@@ -14,6 +14,7 @@ from offsite.overview.source_evidence import (
     SourceLook,
     count_lag,
     cut_ends,
+    deleted_segments,
     early_deletions,
     find_presence,
     lag_of,
@@ -187,7 +188,7 @@ class _Topic:
         facts = TopicComparison(
             topic=self.shape.topic,
             state=self._lag_state(lag, headroom_s),
-            detail=self._first_failure(),
+            detail=self._first_failure() or self._requested_deletion(),
             restorable_to_ms=restorable_to_ms,
             lag_records=lag,
             lag_s=max(0.0, (self.look.looked_ms - restorable_to_ms) / 1000) if is_dated else None,
@@ -318,6 +319,21 @@ class _Topic:
         )
         rooms_s = (retention_headroom(rule, part, now_ms=self.look.looked_ms) for part in uncopied)
         return min((room_s for room_s in rooms_s if room_s is not None), default=None)
+
+    def _requested_deletion(self) -> str:
+        """Where the settings delete nothing, only requests do: an application's, which had read the records, or a
+        person's. Nothing tells which, so this is no loss."""
+        rule = self.look.retention.get(self.shape.topic)
+        if rule is None or not rule.deletes or {rule.retention_ms, rule.retention_bytes} != {UNLIMITED}:
+            return ""
+        deleted = next(deleted_segments(self.state, self.shape, self.look.bounds), None)
+        if deleted is None:
+            return ""
+        start = self.look.bounds[deleted[0].topic_partition].start
+        return (
+            f"partition {deleted[0].partition} begins at offset {start:,}: a request deleted what was before, of an "
+            "application or a person; the settings delete nothing"
+        )
 
     def _first_failure(self) -> str:
         return next((reason for key in self._keys() if (reason := self.look.failed.get(key))), "")

@@ -6,6 +6,7 @@ import re
 import time
 from html import unescape
 
+from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from tests.integration.api.conftest import Serve
 from tests.integration.api.test_serve import RECORDS, done, repository, source, until
@@ -26,9 +27,16 @@ def test_a_deleted_topic_is_noticed_within_two_intervals(
     compared = "/api/v1/backups/nightly/source"
     assert until(lambda: coordinator.get(compared)["counts"] == {"current": 1}), coordinator.get(compared)
 
+    cluster.admin.alter_topic_configs({topic: {"retention.ms": str(24 * 3_600_000)}})
+    here = TopicPartition(topic=topic, partition=0)
+    cluster.admin.delete_records({here: cluster.admin.end_offsets([here])[here]})
+    assert until(lambda: coordinator.get(compared)["counts"] == {"shrunk": 1}), coordinator.get(compared)
+    assert "which its retention would keep" in coordinator.get(compared)["topics"][0]["detail"]
+
     deleted_ms = time.time() * 1000
     cluster.admin.delete_topics([topic])
-    assert until(lambda: coordinator.get(compared)["alarms"] == 1), coordinator.get(compared)
+    assert until(lambda: coordinator.get(compared)["counts"] == {"gone": 1}), coordinator.get(compared)
+    assert coordinator.get(compared)["alarms"] == 1
     (lost,) = coordinator.get(compared)["topics"]
     assert (lost["topic"], lost["state"]) == (topic, "gone")
     assert lost["seen_ms"] <= lost["found_ms"] <= deleted_ms + 2 * 1000 * INTERVAL_S

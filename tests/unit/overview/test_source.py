@@ -185,12 +185,19 @@ def test_records_that_were_deleted_before_their_time_are_a_loss_and_expired_ones
     assert (expired.state, expired.alarm) == (TopicState.CURRENT, False)
 
 
-@pytest.mark.parametrize("configs", [{"retention.ms": "-1"}, {"retention.bytes": "1000000"}])
-def test_a_deletion_that_may_be_meant_is_no_loss(site: Site, clock: VirtualClock, configs: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("configs", "detail"),
+    [({"retention.ms": "-1"}, "a request deleted what was before"), ({"retention.bytes": "1000000"}, "")],
+)
+def test_a_deletion_that_may_be_meant_is_no_loss(
+    site: Site, clock: VirtualClock, configs: dict[str, str], detail: str
+) -> None:
     site.source.topics["orders"].configs |= configs
     site.source.admin.delete_records({HERE: 5})
     orders = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))["orders"]
     assert (orders.state, orders.alarm) == (TopicState.CURRENT, False)
+    assert detail in orders.detail
+    assert bool(detail) is bool(orders.detail)
 
 
 def test_a_selected_topic_that_no_commit_has_is_named(site: Site, clock: VirtualClock) -> None:
