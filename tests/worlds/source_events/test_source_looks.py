@@ -73,17 +73,17 @@ class LookingPlay(Play):
     def _judge_logs(self, state: BackupState, shape: TopicShape, real: SimTopic, look: SourceLook) -> None:
         for partition_id in shape.partition_ids:
             key, log = partition_id.topic_partition, real.logs[partition_id.partition]
-            known, position = self.judge.known.get(partition_id, Known()), state.positions.get(partition_id)
+            claimed, position = self.judge.known.get(partition_id, Known()), state.positions.get(partition_id)
             if key not in look.bounds or position is None:
                 continue
             differs = any(
                 offset >= log.log.end or log.truth[offset] != value
-                for offset, value in enumerate(known.values)
+                for offset, value in enumerate(claimed.values)
                 if value is not None
             )
             is_shorter = log.log.start < position.end and log.log.end < position.end
             if key in look.log_ends:
-                assert differs or is_shorter or known.doubtful, f"{key} is called cut back, and is as backed up"
+                assert differs or is_shorter or claimed.doubtful, f"{key} is called cut back, and is as backed up"
             else:
                 assert not is_shorter or not position.is_exact, f"{key} is shorter than the backup, and not called so"
 
