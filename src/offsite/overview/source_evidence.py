@@ -141,3 +141,33 @@ def lag_of(state: BackupState, shape: TopicShape, look: SourceLook, key: TopicPa
     bounds = look.bounds[key]
     position = state.positions.get(PartitionId(topic=key.topic, topic_id=shape.topic_id, partition=key.partition))
     return max(0, bounds.end - (bounds.start if position is None else position.end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sightings:
+    """What earlier looks of the process saw (epoch ms). `there_ms`, `whole_ms`, `caught_up_ms`: the last look that saw
+    the topic, without a loss, with all of it in commits. `found_ms`: the first look since then that found the loss."""
+
+    there_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
+    whole_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
+    caught_up_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
+    found_ms: Mapping[tuple[TopicIncarnation, TopicState], int] = field(default_factory=dict)
+
+    def after(self, state: BackupState, look: SourceLook) -> Sightings:
+        """The sightings with one more look."""
+        there_ms, whole_ms, found_ms = dict(self.there_ms), dict(self.whole_ms), dict(self.found_ms)
+        caught_up_ms = dict(self.caught_up_ms)
+        for shape in state.latest_shapes().values():
+            incarnation, loss = shape.incarnation, find_presence(state, shape, look) or loss_of_log(state, shape, look)
+            if loss is None or loss is TopicState.SHRUNK:
+                there_ms[incarnation] = look.looked_ms
+                for gone in (TopicState.GONE, TopicState.RECREATED):
+                    found_ms.pop((incarnation, gone), None)
+            if loss is None and not unanswered(shape, look):
+                whole_ms[incarnation] = look.looked_ms
+                found_ms.pop((incarnation, TopicState.SHRUNK), None)
+            if loss is None and count_lag(state, shape, look) == 0:
+                caught_up_ms[incarnation] = look.looked_ms
+            if loss is not None and loss.is_loss:
+                found_ms.setdefault((incarnation, loss), look.looked_ms)
+        return Sightings(there_ms=there_ms, whole_ms=whole_ms, caught_up_ms=caught_up_ms, found_ms=found_ms)

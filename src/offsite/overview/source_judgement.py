@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from offsite.log.range import PartitionId, TopicIncarnation, TopicPartition
 from offsite.model.cleanup_policy import UNLIMITED, Uncopied, retention_headroom
@@ -11,6 +11,7 @@ from offsite.model.units import format_time
 from offsite.monitor.view import recovery_point_ms
 from offsite.overview.comparison import UNKNOWN_MS, TopicComparison, TopicState, describe_interval
 from offsite.overview.source_evidence import (
+    Sightings,
     SourceLook,
     count_lag,
     cut_ends,
@@ -18,9 +19,7 @@ from offsite.overview.source_evidence import (
     early_deletions,
     find_presence,
     lag_of,
-    loss_of_log,
     partitions_of,
-    unanswered,
 )
 from offsite.repository.commit import TopicShape
 from offsite.repository.segments.segment import Segment
@@ -31,36 +30,6 @@ ALARM_MS = 7 * 24 * 3_600_000
 _RANKS = {state: rank for rank, state in enumerate(TopicState)}
 LOW_HEADROOM_S = 6 * 3600
 """As the alert `OffsiteRetentionHeadroomLow`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sightings:
-    """What earlier looks of the process saw (epoch ms). `there_ms`, `whole_ms`, `caught_up_ms`: the last look that saw
-    the topic, without a loss, with all of it in commits. `found_ms`: the first look since then that found the loss."""
-
-    there_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
-    whole_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
-    caught_up_ms: Mapping[TopicIncarnation, int] = field(default_factory=dict)
-    found_ms: Mapping[tuple[TopicIncarnation, TopicState], int] = field(default_factory=dict)
-
-    def after(self, state: BackupState, look: SourceLook) -> Sightings:
-        """The sightings with one more look."""
-        there_ms, whole_ms, found_ms = dict(self.there_ms), dict(self.whole_ms), dict(self.found_ms)
-        caught_up_ms = dict(self.caught_up_ms)
-        for shape in state.latest_shapes().values():
-            incarnation, loss = shape.incarnation, find_presence(state, shape, look) or loss_of_log(state, shape, look)
-            if loss is None or loss is TopicState.SHRUNK:
-                there_ms[incarnation] = look.looked_ms
-                for gone in (TopicState.GONE, TopicState.RECREATED):
-                    found_ms.pop((incarnation, gone), None)
-            if loss is None and not unanswered(shape, look):
-                whole_ms[incarnation] = look.looked_ms
-                found_ms.pop((incarnation, TopicState.SHRUNK), None)
-            if loss is None and count_lag(state, shape, look) == 0:
-                caught_up_ms[incarnation] = look.looked_ms
-            if loss is not None and loss.is_loss:
-                found_ms.setdefault((incarnation, loss), look.looked_ms)
-        return Sightings(there_ms=there_ms, whole_ms=whole_ms, caught_up_ms=caught_up_ms, found_ms=found_ms)
 
 
 def compare_topics(state: BackupState, look: SourceLook, sightings: Sightings) -> tuple[TopicComparison, ...]:

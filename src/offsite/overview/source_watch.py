@@ -12,7 +12,8 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import failed, safe_line, safe_trace, warned
 from offsite.model.units import format_duration
 from offsite.overview.comparison import SourceComparison
-from offsite.overview.source_judgement import Sightings, compare_topics
+from offsite.overview.source_evidence import Sightings
+from offsite.overview.source_judgement import compare_topics
 from offsite.overview.source_look import look_at_source
 from offsite.repository.backup import Backup
 from offsite.stores.wrapped_store import display_now_ms

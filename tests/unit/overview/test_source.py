@@ -17,8 +17,8 @@ from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.overview.comparison import TopicComparison, TopicState
-from offsite.overview.source_evidence import SourceLook
-from offsite.overview.source_judgement import ALARM_MS, Sightings, compare_topics
+from offsite.overview.source_evidence import Sightings, SourceLook
+from offsite.overview.source_judgement import ALARM_MS, compare_topics
 from offsite.overview.source_look import look_at_source
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import read_status

@@ -11,8 +11,8 @@ import pytest
 from offsite.model.errors import BackupNotFound
 from offsite.overview import source_evidence
 from offsite.overview.comparison import TopicComparison, TopicState
-from offsite.overview.source_evidence import SourceLook
-from offsite.overview.source_judgement import Sightings, compare_topics
+from offsite.overview.source_evidence import Sightings, SourceLook
+from offsite.overview.source_judgement import compare_topics
 from offsite.overview.source_look import look_at_source
 from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
