@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from types import MappingProxyType
 from typing import IO, TypeVar
 
 import typer
 
 from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
-from offsite.model.plain import plain
+from offsite.model.plain import Plain, plain
 from offsite.model.untrusted.text import printable, printable_lines
 
 EXIT_PARTIAL = 3
@@ -53,16 +54,28 @@ class OutputFormat(StrEnum):
     JSONL = "jsonl"
 
 
-def emit(result: ResultT, *, output: OutputFormat, render: Callable[[ResultT], Iterable[Line]]) -> None:
-    """Print `result` to stdout: as JSON, or for people the lines that `render` makes of it."""
+def emit(
+    result: ResultT,
+    *,
+    output: OutputFormat,
+    render: Callable[[ResultT], Iterable[Line]],
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """Print `result` to stdout: as JSON, or for people the lines that `render` makes of it. `more`: further fields of
+    the JSON."""
     match output:
         case OutputFormat.TABLE:
             print_lines(render(result))
         case OutputFormat.JSON:
-            print(json.dumps(plain(result), indent=2))  # noqa: T201
+            print(json.dumps(_with_more(result, more), indent=2))  # noqa: T201
         case OutputFormat.JSONL:
-            print(json.dumps(plain(result)))  # noqa: T201
+            print(json.dumps(_with_more(result, more)))  # noqa: T201
     sys.stdout.flush()  # before anybody is asked about it, or anything is done because of it
+
+
+def _with_more(result: object, more: Mapping[str, object]) -> Plain:
+    document = plain(result)
+    return document | {name: plain(value) for name, value in more.items()} if isinstance(document, dict) else document
 
 
 def print_lines(lines: Iterable[Line], *, to: IO[str] | None = None) -> None:

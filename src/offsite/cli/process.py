@@ -66,6 +66,8 @@ class Interruption:
             signal.signal(signum, signal.SIG_IGN)
 
     def raise_in_command(self) -> None:
+        global _interruption  # noqa: PLW0603  # signals belong to the process, and so does what they did
+        _interruption = self
         signal.signal(signal.SIGALRM, self._raise)
         sys.unraisablehook = self._catch_lost
         self._handle(self._interrupt)
@@ -108,6 +110,16 @@ class Interruption:
     def _handle(self, handler: _Handler) -> None:
         for signum in self._handled:
             signal.signal(signum, handler)
+
+
+_interruption: Interruption | None = None
+
+
+def interrupted_exit_code() -> int:
+    """The exit code of a command that is being interrupted: that of the signal, and of Ctrl-C where no signal came."""
+    if _interruption is None or _interruption.signal is None:
+        return EXIT_INTERRUPTED
+    return _interruption.exit_code
 
 
 def open_streams() -> None:

@@ -37,8 +37,16 @@ def let_interrupt() -> None:
 
 @contextmanager
 def notify_interruption(tell: Callable[[], None]) -> Iterator[None]:
-    """A block in which `tell` is called, in the signal handler, as soon as somebody wants to interrupt."""
-    before, _Pending.tell = _Pending.tell, tell
+    """A block in which `tell` is called, in the signal handler, as soon as somebody wants to interrupt; the calls of
+    the blocks around it as well."""
+    before = _Pending.tell
+
+    def tell_all() -> None:
+        if before is not None:
+            before()
+        tell()
+
+    _Pending.tell = tell_all
     try:
         yield
     finally:

@@ -30,6 +30,7 @@ OTHERS = {
     "before",
     "header",
     "zeebe",
+    "hook",
     "namespace",
     "allow_image",
     "allow_host",

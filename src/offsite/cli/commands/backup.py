@@ -13,6 +13,7 @@ from offsite.checkpoint.options import parse_participants, parse_zeebe
 from offsite.cli.backup_options import BackupOptions, BackupRunOptions, FollowOptions, OptionalFollowOptions
 from offsite.cli.options import Output, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit, note
+from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.backup import render_result
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption
@@ -34,11 +35,12 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 
 
 @app.command()
-@takes(BackupRunOptions, SparkOptions, OptionalFollowOptions)
+@takes(BackupRunOptions, SparkOptions, OptionalFollowOptions, NoticeOptions)
 def run(
     options: BackupRunOptions,
     engine: SparkOptions,
     following: OptionalFollowOptions,
+    notices: NoticeOptions,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy new records since the last run, and commit them as one restore point.
@@ -50,9 +52,14 @@ def run(
     groups, settings of topics or the schema registry could not be read.
     """
     if following.follow:
-        _follow(options, following.words, engine, output)
+        _follow(options, following.words, engine, notices, output)
         return
     _refuse_to_follow(options, following.words)
+    with telling(notices, command="backup run", backup=options.backup) as news:
+        _run_once(options, engine, news, output)
+
+
+def _run_once(options: BackupRunOptions, engine: SparkOptions, news: Telling, output: OutputFormat) -> None:
     from offsite.backup.plan import make_replan, plan_backup
     from offsite.backup.run import run_backup
     from offsite.cli.progress import progress
@@ -78,7 +85,7 @@ def run(
     _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
-    emit(result, output=output, render=render_result)
+    news.emit(result, output=output, render=render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -110,11 +117,12 @@ def _telling_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]
 
 
 @app.command()
-@takes(BackupRunOptions, SparkOptions, FollowOptions)
+@takes(BackupRunOptions, SparkOptions, FollowOptions, NoticeOptions)
 def follow(
     options: BackupRunOptions,
     engine: SparkOptions,
     following: FollowOptions,
+    notices: NoticeOptions,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy new records round after round, until SIGINT or SIGTERM. The same as backup run --follow.
@@ -123,14 +131,18 @@ def follow(
     are committed, and the exit code is 0. With --retain, old restore points are deleted between the rounds. The run
     takes the checkpoints that offsite checkpoint take requests, and with --every its own.
     """
-    _follow(options, following.words, engine, output)
+    _follow(options, following.words, engine, notices, output)
 
 
-def _follow(options: BackupRunOptions, words: FollowWords, engine: SparkOptions, output: OutputFormat) -> None:
+def _follow(
+    options: BackupRunOptions, words: FollowWords, engine: SparkOptions, notices: NoticeOptions, output: OutputFormat
+) -> None:
     from offsite.cli.commands.backup_follow import follow_backup
     from offsite.follow.options import parse_follow
 
-    follow_backup(options, parse_follow(words), engine=engine, output=output)
+    following = parse_follow(words)
+    with telling(notices, command="backup follow", backup=options.backup) as news:
+        follow_backup(options, following, engine=engine, changes=news.changes(), output=output)
 
 
 @app.command()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsite.cli.backup_options import BackupRunOptions
     from offsite.follow.follower import Round
     from offsite.follow.options import FollowOptions
+    from offsite.notify.changes import FollowChanges
 
 T = TypeVar("T")
 
@@ -28,7 +29,12 @@ GRACE_S = 30.0
 
 
 def follow_backup(
-    options: BackupRunOptions, following: FollowOptions, *, engine: SparkOptions, output: OutputFormat
+    options: BackupRunOptions,
+    following: FollowOptions,
+    *,
+    engine: SparkOptions,
+    changes: FollowChanges,
+    output: OutputFormat,
 ) -> None:
     """Follow until a signal comes. Raises the error that ended the run before."""
     from offsite.backup.outages import Outages
@@ -78,13 +84,16 @@ def follow_backup(
         )
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())
+        told_round = _both(shown_round, lambda completed: changes.round(completed.state.left_behind))
         follower = Follower(
             follow,
             outages=Outages(
-                give_up_after_s=following.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)
+                give_up_after_s=following.give_up_after_s,
+                clock=clock,
+                on_outage=_both(_both(lines, watch.outage), changes.outage),
             ),
             clock=clock,
-            on_round=_both(shown_round, watch.round) if server is not None else shown_round,
+            on_round=_both(told_round, watch.round) if server is not None else told_round,
             on_progress=watch.progress,
         )
         try:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, WordChoice, takes
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, emit, note
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, note
+from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.verify import render_lacking
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, OutputNotWritten
@@ -62,8 +63,10 @@ class DrillOptions:
     ] = None
 
 
-@takes(DrillOptions, SparkOptions)
-def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
+@takes(DrillOptions, SparkOptions, NoticeOptions)
+def drill(
+    options: DrillOptions, engine: SparkOptions, notices: NoticeOptions, output: Output = OutputFormat.TABLE
+) -> None:
     """Restore as a test: compare every record, delete everything again, write a report.
 
     Restores into separate topics (offsite-drill-…) of the cluster, or into a sandbox when no cluster is named. The
@@ -71,6 +74,11 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     no records of these topics, or some records could not be read back. Only one drill of a backup runs at a time: the
     next drill removes the leftovers of a killed drill.
     """
+    with telling(notices, command="restore drill", backup=options.backup) as news:
+        _drill(options, engine, news, output)
+
+
+def _drill(options: DrillOptions, engine: SparkOptions, news: Telling, output: OutputFormat) -> None:
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
     from offsite.model.selection import parse_selection
@@ -104,7 +112,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
             on_report=lambda report: _keep(report, opened, options.report),
         ).run(on_progress=on_progress, on_proof=on_proof)
     records = options.words.get("records")
-    emit(result, output=output, render=partial(_render, place=f"in {records}" if records else "with the backup"))
+    news.emit(result, output=output, render=partial(_render, place=f"in {records}" if records else "with the backup"))
     if not result.proven:
         raise typer.Exit(EXIT_PARTIAL if result.proven is None else Damaged.exit_code)
 

@@ -24,6 +24,7 @@ from offsite.cli.options import (
     takes,
 )
 from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, note
+from offsite.cli.telling import NoticeOptions, telling
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.names import amount
@@ -33,10 +34,13 @@ from offsite.repository.generation_sets.entry import Instance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offsite.backup.outages import Outage
+    from offsite.follow.follower import Round
     from offsite.generations.decision import CompletedEffect
     from offsite.generations.removals import GenerationRemoval
     from offsite.generations.request import GenerationsRequest
     from offsite.generations.status import GenerationReport, ReportLine, SetReport
+    from offsite.notify.changes import FollowChanges
 
 
 Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
@@ -165,10 +169,11 @@ CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long to 
 
 
 @app.command()
-@takes(GenerationOptions, SparkOptions)
+@takes(GenerationOptions, SparkOptions, NoticeOptions)
 def run(
     options: GenerationOptions,
     engine: SparkOptions,
+    notices: NoticeOptions,
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     collect_after: CollectAfter = COLLECT_AFTER,
@@ -181,7 +186,9 @@ def run(
     once, on one machine or on two: a second process of an instance replaces the first.
     """
     times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
-    _run(_request(options, interval), options, times, engine, output)
+    request = _request(options, interval)
+    with telling(notices, command="generations run", backup=request.name) as news:
+        _run(request, options, times, engine, news.changes(), output)
 
 
 def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
@@ -203,6 +210,7 @@ def _run(
     options: GenerationOptions,
     times: tuple[float, float],
     engine: SparkOptions,
+    changes: FollowChanges,
     output: OutputFormat,
 ) -> None:
     from offsite.backup.outages import Outages
@@ -214,7 +222,16 @@ def _run(
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     clock = SystemClock()
     lines = OutageLines(clock)
-    outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=lines)
+
+    def told_outage(outage: Outage | None) -> None:
+        lines(outage)
+        changes.outage(outage)
+
+    def told_round(completed: Round) -> None:
+        lines.worked()
+        changes.round(completed.state.left_behind)
+
+    outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=told_outage)
     with ExitStack() as opened:
         preload = "offsite.archives.export.task" if request.place else "offsite.backup.copy"
         runner = opened.enter_context(spark(engine.choice(), preload=preload, limits=parse_limits(options.words)))
@@ -226,7 +243,7 @@ def _run(
             outages=outages,
             clock=clock,
             collect_after_s=times[1],
-            on_round=lambda _: lines.worked(),
+            on_round=told_round,
             on_effect=_EventPrinter(output),
         )
         instance = open_instance(request, workshop)

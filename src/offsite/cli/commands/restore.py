@@ -16,6 +16,7 @@ from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOption
 from offsite.cli.options import BackupName, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
+from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.restore import render_restore_plan, render_what_came_back
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS, whole_number
@@ -87,10 +88,11 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
 
 
 @app.command()
-@takes(RestoreRunOptions, SparkOptions)
+@takes(RestoreRunOptions, SparkOptions, NoticeOptions)
 def run(
     options: RestoreRunOptions,
     engine: SparkOptions,
+    notices: NoticeOptions,
     verify: Verify = True,
     take_over: TakeOver = False,
     yes: Yes = False,
@@ -103,6 +105,20 @@ def run(
     were empty, or could not all be read back, or some consumer groups were refused, or some keys or values still begin
     as those with a schema id of the source do. With --archive an archive of another tool is restored, as if imported.
     """
+    with telling(notices, command="restore run", backup=options.backup or "") as news:
+        _run(options, engine, news, verify=verify, take_over=take_over, yes=yes, output=output)
+
+
+def _run(
+    options: RestoreRunOptions,
+    engine: SparkOptions,
+    news: Telling,
+    *,
+    verify: bool,
+    take_over: bool,
+    yes: bool,
+    output: OutputFormat,
+) -> None:
     from offsite.restore.plan_report import report_plan
 
     cluster = connect(options.bootstrap, options.kafka_config)
@@ -121,7 +137,7 @@ def run(
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
         result = _restored(prepared, cluster, runner, verify=verify, take_over=take_over)
         render = partial(_render_result, records=options.words.get("records"))
-        emit(result, output=output, render=render if options.keeps_backup else _render_without_backup)
+        news.emit(result, output=output, render=render if options.keeps_backup else _render_without_backup)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
         if result.groups is not None and not result.groups.complete:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import Against, BackupName, KafkaConfigFile, Output, Records, Repo, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat
+from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.verify import render_verification
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
@@ -91,14 +92,21 @@ class VerifyOptions:
     accept_head: AcceptHead = False
 
 
-@takes(VerifyOptions, SparkOptions)
-def verify(options: VerifyOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
+@takes(VerifyOptions, SparkOptions, NoticeOptions)
+def verify(
+    options: VerifyOptions, engine: SparkOptions, notices: NoticeOptions, output: Output = OutputFormat.TABLE
+) -> None:
     """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
 
     Damage is named; the rest stays restorable. A commit seen before and missing now counts as damage. Differences are
     named by topic, partition and offset. Exit code 3: no difference is known, but nothing could be compared, or
     partitions could not be read.
     """
+    with telling(notices, command="verify", backup=options.backup) as news:
+        _verify(options, engine, news, output)
+
+
+def _verify(options: VerifyOptions, engine: SparkOptions, news: Telling, output: OutputFormat) -> None:
     from offsite.upkeep.verification.last_checks import remember_check
 
     repository, request = open_repository(options.repo, records=options.records), _request(options)
@@ -108,7 +116,7 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
         result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
     result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
     remember_check(opened, result)
-    emit(result, output=output, render=partial(render_verification, listed=options.leftovers))
+    news.emit(result, output=output, render=partial(render_verification, listed=options.leftovers))
     if result.damaged_commits:
         first, hint = result.damaged_commits[0], _what_is_left(result)
         raise (FormatTooNew if first.is_newer else DamagedCommit)(first.problem, hint=hint)

@@ -1,0 +1,210 @@
+"""Tells hooks and messages how a command goes: its begin, its end however it ends, and changes of state between.
+
+The command's exit code and outcome stay as they are. With hooks, the result is printed after them, so that it can say
+what became of them (`notices` in JSON).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from offsite.cli.output import Line, OutputFormat, ResultT, emit, note
+from offsite.cli.process import interrupted_exit_code
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.ids import random_id
+from offsite.model.journal import safe_line
+from offsite.model.uninterrupted import notify_interruption, uninterrupted
+from offsite.model.units import parse_duration_s
+from offsite.notify.changes import FollowChanges
+from offsite.notify.event import Event, EventKind, ending, numbers_of
+from offsite.notify.hook import HOOKS_MAX, parse_hook
+from offsite.notify.teller import Receiver, Teller
+
+LEAVE_S = 25.0
+"""Seconds for all that is news, from the signal that ends a command: five before a follower's end, and before that of a
+pod."""
+_HOOK_TIMEOUT_MAX_S = 3600.0
+_KILLED_WITHIN_S = 5.0
+_MESSAGES_S = 60.0
+"""Seconds that messages may take at the end of a command, all together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeOptions:
+    """Who is news, as typed."""
+
+    hook: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hook",
+            metavar="WHEN=COMMAND",
+            help="A command for /bin/sh, at the begin (before), at each end (after), at an exit code other than 0 and "
+            "when a following run gets into trouble (failure), or out of it (recovery); may be repeated. It gets "
+            "OFFSITE_EVENT, OFFSITE_EXIT_CODE … and the event as JSON on standard input.",
+        ),
+    ] = None
+    hook_timeout: Annotated[
+        str, typer.Option("--hook-timeout", help="How long a hook may take before it is killed: 1s to 1h.")
+    ] = "60s"
+
+    def hooks(self) -> list[Receiver]:
+        """Raises `BadOption`."""
+        timeout_s = parse_duration_s(self.hook_timeout)
+        if not 1 <= timeout_s <= _HOOK_TIMEOUT_MAX_S:
+            raise BadOption(f"--hook-timeout {self.hook_timeout} is not from 1s to 1h")
+        texts = self.hook or []
+        if len(texts) > HOOKS_MAX:
+            raise BadOption(f"more than {HOOKS_MAX} hooks", hint="let one script call the others")
+        return [parse_hook(text, say=note, timeout_s=timeout_s) for text in texts]
+
+    def messages(self) -> list[Receiver]:
+        return []
+
+
+class Telling:
+    """What a command says of itself. Without anybody to tell, `emit` prints at once, and all else does nothing."""
+
+    def __init__(self, options: NoticeOptions, *, command: str, backup: str) -> None:
+        from offsite.model.clock import SystemClock
+
+        self._clock = SystemClock()
+        hooks, messages = options.hooks(), options.messages()
+        self._hooks_s = sum(receiver.timeout_s for receiver in hooks)
+        self._hooks = Teller(hooks, clock=self._clock, name="hooks")
+        self._messages = Teller(messages, clock=self._clock, name="messages")
+        self._command, self._backup, self._run = command, backup, random_id(16)
+        self._began_ms, self._began_s = self._clock.now_ms(), self._clock.monotonic_s()
+        self._print: Callable[[], None] | None = None
+        self._numbers: dict[str, int] = {}
+        self._message = ""
+        self._interrupts = 0
+        self.is_heard = bool(hooks or messages)
+
+    def emit(self, result: ResultT, *, output: OutputFormat, render: Callable[[ResultT], Iterable[Line]]) -> None:
+        """Print the result of the command, once those who want to know are news."""
+        if not self.is_heard:
+            emit(result, output=output, render=render)
+            return
+        self._numbers = numbers_of(result)
+        self._message = next((line for line in render(result) if isinstance(line, str)), "")
+        self._print = lambda: emit(result, output=output, render=render, more={"notices": self._deliveries()})
+
+    def changes(self) -> FollowChanges:
+        """A watch of a run that follows, which tells its changes."""
+        return FollowChanges(self._change, clock=self._clock)
+
+    @contextmanager
+    def of_command(self) -> Iterator[None]:
+        """A block that is the command: tells its begin, and its end."""
+        if not self.is_heard:
+            yield
+            return
+        with notify_interruption(self._leave_soon):
+            try:
+                self._begin()
+                yield
+            except BaseException as error:
+                self._end(error)
+                raise
+            self._end(None)
+
+    def _begin(self) -> None:
+        with uninterrupted():
+            self._tell(self._event(EventKind.BEGAN))
+            self._hooks.settle(within_s=self._hooks_s + _KILLED_WITHIN_S)
+
+    def _end(self, error: BaseException | None) -> None:
+        try:
+            with uninterrupted():
+                self._tell(self._end_event(error))
+                self._settle()
+        except KeyboardInterrupt:  # the work is over; its outcome stays as it was
+            self._settle()
+        if self._print is not None:
+            self._print()
+
+    def _settle(self) -> None:
+        try:
+            for teller, within_s in ((self._hooks, self._hooks_s), (self._messages, _MESSAGES_S)):
+                if not teller.settle(within_s=within_s + _KILLED_WITHIN_S):
+                    teller.leave_within(0)
+                    teller.settle(within_s=_KILLED_WITHIN_S)
+        except KeyboardInterrupt:  # again: somebody does not want to wait
+            for teller in (self._hooks, self._messages):
+                teller.leave_within(0)
+                teller.settle(within_s=_KILLED_WITHIN_S)
+
+    def _leave_soon(self) -> None:
+        """Called in the signal handler."""
+        self._interrupts += 1
+        for teller in (self._hooks, self._messages):
+            teller.leave_within(LEAVE_S if self._interrupts == 1 else 0)
+
+    def _change(
+        self, kind: EventKind, *, since_ms: int | None = None, error: str = "", message: str = "", hint: str = ""
+    ) -> None:
+        self._tell(self._event(kind, since_ms=since_ms, error=error, message=message, hint=hint))
+
+    def _tell(self, event: Event) -> None:
+        self._hooks.tell(event)
+        self._messages.tell(event)
+
+    def _event(
+        self,
+        kind: EventKind,
+        *,
+        since_ms: int | None = None,
+        exit_code: int | None = None,
+        error: str = "",
+        message: str = "",
+        hint: str = "",
+    ) -> Event:
+        now_ms = self._clock.now_ms()
+        took_s = self._clock.monotonic_s() - self._began_s if since_ms is None else (now_ms - since_ms) / 1000
+        return Event(
+            kind=kind,
+            command=self._command,
+            backup=self._backup,
+            run=self._run,
+            at_ms=now_ms,
+            began_ms=self._began_ms if since_ms is None else since_ms,
+            took_s=None if kind is EventKind.BEGAN else max(took_s, 0.0),
+            exit_code=exit_code,
+            error=error,
+            message=message,
+            hint=hint,
+            numbers=self._numbers,
+        )
+
+    def _end_event(self, error: BaseException | None) -> Event:
+        match error:
+            case None:
+                return self._event(EventKind.SUCCEEDED, exit_code=0, message=self._message)
+            case typer.Exit(exit_code=exit_code):
+                return self._event(ending(exit_code), exit_code=exit_code, message=self._message)
+            case OffsiteError():
+                kind, code = ending(error.exit_code), error.exit_code
+                return self._event(kind, exit_code=code, error=error.id, message=error.message, hint=error.hint)
+            case KeyboardInterrupt():
+                code = interrupted_exit_code()
+                return self._event(EventKind.INTERRUPTED, exit_code=code, message="a signal ended the command")
+            case SystemExit(code=int() as exit_code):
+                return self._event(ending(exit_code), exit_code=exit_code, message=self._message)
+            case _:
+                return self._event(EventKind.FAILED, exit_code=1, message=safe_line(error))
+
+    def _deliveries(self) -> Sequence[object]:
+        return [*self._hooks.tally.deliveries, *self._messages.tally.deliveries]
+
+
+@contextmanager
+def telling(options: NoticeOptions, *, command: str, backup: str = "") -> Iterator[Telling]:
+    """A block that is a whole command. Raises `BadOption`, before anything is done or news."""
+    news = Telling(options, command=command, backup=backup)
+    with news.of_command():
+        yield news
