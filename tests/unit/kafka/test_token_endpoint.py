@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,6 +247,29 @@ def test_an_answer_that_the_limit_cut_short_is_one_to_ask_for_again(endpoint: To
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         with pytest.raises(TokenEndpointUnavailable, match="it takes too long"):
             fetch_token(replace(endpoint, url=url, read_timeout_s=0.3, retry_max_s=0))
+
+
+def test_an_answer_whose_end_is_the_end_of_the_connection_is_bounded_in_time_as_well(endpoint: TokenEndpoint) -> None:
+    """http.client forgets the socket of such an answer, while it is still read."""
+    is_over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        sock, _ = server.accept()
+        with sock, suppress(OSError):
+            sock.recv(65536)
+            sock.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+            for _ in range(40):
+                sock.sendall(b" ")
+                is_over.wait(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        began_s = time.monotonic()
+        with pytest.raises(TokenEndpointUnavailable, match="it takes too long"):
+            fetch_token(replace(endpoint, url=url, read_timeout_s=0.3, retry_max_s=0))
+        is_over.set()
+    assert time.monotonic() - began_s < 3
 
 
 def test_a_connection_that_is_hung_up_never_sends_in_clear(certificates: Certificates) -> None:

@@ -46,6 +46,8 @@ class HttpPeer:
     def __init__(self, url: str, *, tls: TlsConfig, limits: HttpLimits) -> None:
         self._parts, self._tls, self._limits = urlsplit(url), tls, limits
         self._connection: HTTPConnection | None = None
+        self._sock: socket | None = None
+        """Of the last request. `http.client` forgets it where the server says that it closes, and goes on reading."""
 
     @property
     def is_connected(self) -> bool:
@@ -80,8 +82,7 @@ class HttpPeer:
 
     def hang_up(self) -> None:
         """End a request that another thread has under way: there it fails as when the server hangs up."""
-        if self._connection is not None:
-            _hang_up(self._connection.sock)
+        _hang_up(self._sock)
 
     def _connected(self) -> HTTPConnection:
         if self._connection is None or self._connection.sock is None:
@@ -89,6 +90,7 @@ class HttpPeer:
             with _limited(connection, 2 * self._limits.connect_timeout_s):  # for a proxy and for the server
                 connection.connect()
             connection.sock.settimeout(self._limits.read_timeout_s)
+            self._sock = connection.sock
         return self._connection
 
 
@@ -123,11 +125,11 @@ def _connection(parts: SplitResult, tls: TlsConfig, timeout_s: float) -> HTTPCon
 def _limited(connection: HTTPConnection, limit_s: float) -> Iterator[None]:
     """A block that ends with `TimeoutError` after `limit_s`: else byte by byte an answer, of a server or of a proxy,
     would take for ever."""
-    is_over = Event()
+    is_over, before = Event(), connection.sock
 
     def hang_up() -> None:
         is_over.set()
-        _hang_up(connection.sock)
+        _hang_up(connection.sock or before)
 
     limit = Timer(limit_s, hang_up)
     limit.daemon = True
