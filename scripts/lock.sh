@@ -4,7 +4,7 @@ set -eu
 group="$1"
 case "$group" in
     runtime) set -- pyproject.toml --extra demo --extra pack ;;
-    image) set -- pyproject.toml --extra operator --extra kubernetes --extra msk --extra oauth --constraints requirements/dev.txt ;;
+    image) set -- pyproject.toml --extra operator --extra kubernetes --extra msk --extra notify --extra oauth --constraints requirements/dev.txt ;;
     serve) set -- pyproject.toml --extra serve --constraints requirements/dev.txt --constraints requirements/runtime.txt ;;
     dev) set -- --group dev --constraints requirements/runtime.txt ;;
     *) set -- --group "$group" ;;

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,21 +63,43 @@ class NoticeOptions:
             raise BadOption(f"more than {HOOKS_MAX} hooks", hint="let one script call the others")
         return [parse_hook(text, say=note, timeout_s=timeout_s) for text in texts]
 
-    def messages(self) -> list[Receiver]:
-        return []
+    notify: Annotated[
+        Path | None,
+        typer.Option(
+            "--notify",
+            envvar="OFFSITE_NOTIFY",
+            metavar="FILE",
+            help="A file that says who gets messages (send = a URL of Apprise), and which URLs are pinged (ping).",
+        ),
+    ] = None
+
+    def messages(self, subject: str) -> list[Receiver]:
+        """Raises `BadOption`."""
+        if self.notify is None:
+            return []
+        from offsite.notify.addresses import read_addresses
+        from offsite.notify.memory import ToldMemory
+        from offsite.notify.messenger import Messenger
+        from offsite.notify.ping import Pinger
+
+        addresses = read_addresses(self.notify)
+        pingers: list[Receiver] = [Pinger(address=address) for address in addresses.pings]
+        memory = ToldMemory(f"{self.notify.absolute()} {subject}")
+        return [*pingers, Messenger(addresses=addresses.sends, memory=memory)] if addresses.sends else pingers
 
 
 class Telling:
     """What a command says of itself. Without anybody to tell, `emit` prints at once, and all else does nothing."""
 
-    def __init__(self, options: NoticeOptions, *, command: str, backup: str) -> None:
+    def __init__(self, options: NoticeOptions, *, command: str, repo: str, backup: str) -> None:
         from offsite.model.clock import SystemClock
 
         self._clock = SystemClock()
-        hooks, messages = options.hooks(), options.messages()
+        place = repo if "://" in repo else Path(repo).absolute()
+        hooks, messages = options.hooks(), options.messages(f"{place} {backup} {command}")
         self._hooks_s = sum(receiver.timeout_s for receiver in hooks)
         self._hooks = Teller(hooks, clock=self._clock, name="hooks")
-        self._messages = Teller(messages, clock=self._clock, name="messages")
+        self._messages = [Teller([receiver], clock=self._clock, name="messages") for receiver in messages]
         self._command, self._backup, self._run = command, backup, random_id(16)
         self._began_ms, self._began_s = self._clock.now_ms(), self._clock.monotonic_s()
         self._print: Callable[[], None] | None = None
@@ -130,19 +153,22 @@ class Telling:
 
     def _settle(self) -> None:
         try:
-            for teller, within_s in ((self._hooks, self._hooks_s), (self._messages, _MESSAGES_S)):
-                if not teller.settle(within_s=within_s + _KILLED_WITHIN_S):
-                    teller.leave_within(0)
-                    teller.settle(within_s=_KILLED_WITHIN_S)
-        except KeyboardInterrupt:  # again: somebody does not want to wait
-            for teller in (self._hooks, self._messages):
+            until_s = self._clock.monotonic_s() + _MESSAGES_S
+            if not self._hooks.settle(within_s=self._hooks_s + _KILLED_WITHIN_S):
+                self._hooks.leave_within(0)
+            for teller in self._messages:
+                teller.settle(within_s=until_s - self._clock.monotonic_s())
                 teller.leave_within(0)
-                teller.settle(within_s=_KILLED_WITHIN_S)
+        except KeyboardInterrupt:  # again: somebody does not want to wait
+            for teller in self._tellers():
+                teller.leave_within(0)
+        for teller in self._tellers():
+            teller.settle(within_s=_KILLED_WITHIN_S)
 
     def _leave_soon(self) -> None:
         """Called in the signal handler."""
         self._interrupts += 1
-        for teller in (self._hooks, self._messages):
+        for teller in self._tellers():
             teller.leave_within(LEAVE_S if self._interrupts == 1 else 0)
 
     def _change(
@@ -151,8 +177,11 @@ class Telling:
         self._tell(self._event(kind, since_ms=since_ms, error=error, message=message, hint=hint))
 
     def _tell(self, event: Event) -> None:
-        self._hooks.tell(event)
-        self._messages.tell(event)
+        for teller in self._tellers():
+            teller.tell(event)
+
+    def _tellers(self) -> list[Teller]:
+        return [self._hooks, *self._messages]
 
     def _event(
         self,
@@ -199,12 +228,12 @@ class Telling:
                 return self._event(EventKind.FAILED, exit_code=1, message=safe_line(error))
 
     def _deliveries(self) -> Sequence[object]:
-        return [*self._hooks.tally.deliveries, *self._messages.tally.deliveries]
+        return [delivery for teller in self._tellers() for delivery in teller.tally.deliveries]
 
 
 @contextmanager
-def telling(options: NoticeOptions, *, command: str, backup: str = "") -> Iterator[Telling]:
+def telling(options: NoticeOptions, *, command: str, repo: str, backup: str) -> Iterator[Telling]:
     """A block that is a whole command. Raises `BadOption`, before anything is done or news."""
-    news = Telling(options, command=command, backup=backup)
+    news = Telling(options, command=command, repo=repo, backup=backup)
     with news.of_command():
         yield news

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from offsite.backup.outages import Outage
 
 OUTAGE_TOLD_AFTER_S = 60.0
+AGAIN_TOLD_AFTER_S = 600.0
+"""The same for an outage within an hour of the last one that was told: where they come and go, few are told, and none
+that lasts is hidden."""
+_HOUR_S = 3600.0
 ALIVE_EVERY_S = 60.0
 
 
@@ -38,7 +42,8 @@ class FollowChanges:
     def __init__(self, tell: TellChange, *, clock: Clock) -> None:
         self._tell, self._clock = tell, clock
         self._outage_began_s: float | None = None
-        self._told: Outage | None = None
+        self._told_outage: Outage | None = None
+        self._told_s = float("-inf")
         self._left = 0
         self._alive_s = float("-inf")
 
@@ -49,8 +54,10 @@ class FollowChanges:
             return
         now_s = self._clock.monotonic_s()
         self._outage_began_s = now_s if self._outage_began_s is None else self._outage_began_s
-        if self._told is None and now_s - self._outage_began_s >= OUTAGE_TOLD_AFTER_S:
-            self._told, error = outage, outage.error
+        is_again = now_s - self._told_s < _HOUR_S
+        told_after_s = AGAIN_TOLD_AFTER_S if is_again else OUTAGE_TOLD_AFTER_S
+        if self._told_outage is None and now_s - self._outage_began_s >= told_after_s:
+            self._told_outage, self._told_s, error = outage, now_s, outage.error
             self._tell(
                 EventKind.OUTAGE, since_ms=outage.since_ms, error=error.id, message=error.message, hint=error.hint
             )
@@ -69,6 +76,6 @@ class FollowChanges:
             self._tell(EventKind.ROUND, message="up to date")
 
     def _end_outage(self) -> None:
-        if self._told is not None:
-            self._tell(EventKind.OUTAGE_OVER, since_ms=self._told.since_ms, message="working again")
-        self._outage_began_s = self._told = None
+        if self._told_outage is not None:
+            self._tell(EventKind.OUTAGE_OVER, since_ms=self._told_outage.since_ms, message="working again")
+        self._outage_began_s = self._told_outage = None

@@ -63,11 +63,11 @@ class Hook:
     def wants(self, event: Event) -> bool:
         return self.moment.fits(event.kind)
 
-    def deliver(self, event: Event, limit: Limit) -> Delivery:
+    def deliver(self, event: Event, limit: Limit) -> list[Delivery]:
         began_s = limit.clock.monotonic_s()
         problem = self._run(event, limit)
         took_s = limit.clock.monotonic_s() - began_s
-        return Delivery(to=self.name, event=event.kind, took_s=round(took_s, 3), problem=problem)
+        return [Delivery(to=self.name, event=event.kind, took_s=round(took_s, 3), problem=problem)]
 
     def _run(self, event: Event, limit: Limit) -> str:
         """Run the command. Returns what went wrong, or nothing."""

@@ -54,15 +54,15 @@ class _Leaving:
 
 
 class Receiver(Protocol):
-    """Somebody who wants to know. `deliver` returns within the limit, give or take a few seconds, and None where there
-    was nothing to tell."""
+    """Somebody who wants to know. `deliver` returns within the limit, give or take a few seconds: what became of the
+    event at each address, or nothing where nothing was to be told."""
 
     @property
     def timeout_s(self) -> float: ...
 
     def wants(self, event: Event) -> bool: ...
 
-    def deliver(self, event: Event, limit: Limit) -> Delivery | None: ...
+    def deliver(self, event: Event, limit: Limit) -> list[Delivery]: ...
 
 
 @dataclass(slots=True)
@@ -117,11 +117,12 @@ class Teller:
             try:
                 for receiver in self._receivers:
                     if receiver.wants(event):
-                        self._keep(self._delivered(receiver, event))
+                        for delivery in self._delivered(receiver, event):
+                            self._keep(delivery)
             finally:
                 self._events.task_done()
 
-    def _delivered(self, receiver: Receiver, event: Event) -> Delivery | None:
+    def _delivered(self, receiver: Receiver, event: Event) -> list[Delivery]:
         began_s = self._clock.monotonic_s()
         limit = Limit(clock=self._clock, until_s=began_s + receiver.timeout_s, leaving=self._leaving)
         try:
@@ -129,11 +130,9 @@ class Teller:
         except Exception as error:  # noqa: BLE001  # a mistake of ours here must not end the run that it tells of
             decided("tell_failed", why=type(error).__name__, trace=safe_trace(error))
             took_s = self._clock.monotonic_s() - began_s
-            return Delivery(to=self._name, event=event.kind, took_s=took_s, problem=type(error).__name__)
+            return [Delivery(to=self._name, event=event.kind, took_s=took_s, problem=type(error).__name__)]
 
-    def _keep(self, delivery: Delivery | None) -> None:
-        if delivery is None:
-            return
+    def _keep(self, delivery: Delivery) -> None:
         if delivery.worked:
             self.tally.worked += 1
             decided("told", to=delivery.to, what=delivery.event, took_s=delivery.took_s, why="it happened")

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 OFFSITE = "from offsite.cli.main import main; main()"
 BODY = """
-import sys, time
+import pathlib, sys, time
 from dataclasses import dataclass
 import typer
 from offsite.cli import app, process
@@ -33,9 +33,9 @@ def body(news):
     {body}
 
 def run():
-    options = NoticeOptions(hook={hooks!r}, hook_timeout="{timeout}")
+    options = NoticeOptions(hook={hooks!r}, hook_timeout="{timeout}", notify={notify})
     try:
-        with telling(options, command="backup run", backup="orders") as news:
+        with telling(options, command="backup run", repo="r", backup="orders") as news:
             body(news)
     except typer.Exit as end:
         sys.exit(end.exit_code)
@@ -65,8 +65,8 @@ def ended(script: str, tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
     return process.returncode, printed, said
 
 
-def script(body: str, hooks: Sequence[str], *, timeout: str = "10s") -> str:
-    return BODY.format(body=body, hooks=list(hooks), timeout=timeout)
+def script(body: str, hooks: Sequence[str], *, timeout: str = "10s", notify: str = "None") -> str:
+    return BODY.format(body=body, hooks=list(hooks), timeout=timeout, notify=notify)
 
 
 def events(tmp_path: Path) -> list[dict[str, Any]]:
@@ -196,3 +196,23 @@ def test_a_wrong_hook_is_refused_before_anything_is_done(tmp_path: Path, words: 
 
     assert code == 2
     assert "error[OFF-0202]" in said
+
+
+@pytest.mark.slow
+def test_messages_and_pings_that_fail_change_nothing_but_the_notices(tmp_path: Path) -> None:
+    file = tmp_path / "notify.properties"
+    file.write_text("ping = http://127.0.0.1:9/s3cret\nsend = json://user:s3cret@127.0.0.1:9/\n")
+    file.chmod(0o600)
+    body = f"{EMIT}; raise typer.Exit(3)"
+    code, printed, said = ended(script(body, [], notify=f"pathlib.Path({str(file)!r})"), tmp_path)
+
+    notices = json.loads(printed)["notices"]
+    assert code == 3
+    assert [(notice["to"], notice["event"]) for notice in notices] == [
+        ("ping of line 1", "began"),
+        ("ping of line 1", "partial"),
+        ("message of line 2 (json)", "partial"),
+    ]
+    assert all(notice["problem"] for notice in notices)
+    assert said.count("not_told") == 3
+    assert "s3cret" not in said + printed

@@ -55,7 +55,7 @@ def run(
         _follow(options, following.words, engine, notices, output)
         return
     _refuse_to_follow(options, following.words)
-    with telling(notices, command="backup run", backup=options.backup) as news:
+    with telling(notices, command="backup run", repo=options.repo, backup=options.backup) as news:
         _run_once(options, engine, news, output)
 
 
@@ -141,7 +141,7 @@ def _follow(
     from offsite.follow.options import parse_follow
 
     following = parse_follow(words)
-    with telling(notices, command="backup follow", backup=options.backup) as news:
+    with telling(notices, command="backup follow", repo=options.repo, backup=options.backup) as news:
         follow_backup(options, following, engine=engine, changes=news.changes(), output=output)
 
 

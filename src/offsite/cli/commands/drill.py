@@ -74,7 +74,7 @@ def drill(
     no records of these topics, or some records could not be read back. Only one drill of a backup runs at a time: the
     next drill removes the leftovers of a killed drill.
     """
-    with telling(notices, command="restore drill", backup=options.backup) as news:
+    with telling(notices, command="restore drill", repo=options.repo, backup=options.backup) as news:
         _drill(options, engine, news, output)
 
 

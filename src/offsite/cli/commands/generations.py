@@ -187,7 +187,7 @@ def run(
     """
     times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
     request = _request(options, interval)
-    with telling(notices, command="generations run", backup=request.name) as news:
+    with telling(notices, command="generations run", repo=options.repo, backup=request.name) as news:
         _run(request, options, times, engine, news.changes(), output)
 
 

@@ -105,7 +105,7 @@ def run(
     were empty, or could not all be read back, or some consumer groups were refused, or some keys or values still begin
     as those with a schema id of the source do. With --archive an archive of another tool is restored, as if imported.
     """
-    with telling(notices, command="restore run", backup=options.backup or "") as news:
+    with telling(notices, command="restore run", repo=options.repo or "", backup=options.backup or "") as news:
         _run(options, engine, news, verify=verify, take_over=take_over, yes=yes, output=output)
 
 

@@ -102,7 +102,7 @@ def verify(
     named by topic, partition and offset. Exit code 3: no difference is known, but nothing could be compared, or
     partitions could not be read.
     """
-    with telling(notices, command="verify", backup=options.backup) as news:
+    with telling(notices, command="verify", repo=options.repo, backup=options.backup) as news:
         _verify(options, engine, news, output)
 
 
