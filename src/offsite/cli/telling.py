@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,12 +23,15 @@ from offsite.model.journal import safe_line
 from offsite.model.uninterrupted import notify_interruption, uninterrupted
 from offsite.model.units import parse_duration_s
 from offsite.notify.changes import FollowChanges
-from offsite.notify.event import Event, EventKind, ending, numbers_of
+from offsite.notify.event import DETAILS_MAX, Event, EventKind, ending, numbers_of
 from offsite.notify.hook import HOOKS_MAX, parse_hook
 from offsite.notify.teller import Receiver, Teller
 
+if TYPE_CHECKING:
+    from offsite.follow.follower import Round
+
 LEAVE_S = 25.0
-"""Seconds for all that is news, from the signal that ends a command: five before a follower's end, and before that of a
+"""Seconds for all that is told, from the signal that ends a command: five before a follower's end, and before that of a
 pod."""
 _HOOK_TIMEOUT_MAX_S = 3600.0
 _KILLED_WITHIN_S = 5.0
@@ -37,7 +41,7 @@ _MESSAGES_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeOptions:
-    """Who is news, as typed."""
+    """Who is told, as typed."""
 
     hook: Annotated[
         list[str] | None,
@@ -104,17 +108,27 @@ class Telling:
         self._began_ms, self._began_s = self._clock.now_ms(), self._clock.monotonic_s()
         self._print: Callable[[], None] | None = None
         self._numbers: dict[str, int] = {}
-        self._message = ""
+        self._message, self._details = "", tuple[str, ...]()
         self._interrupts = 0
         self.is_heard = bool(hooks or messages)
 
-    def emit(self, result: ResultT, *, output: OutputFormat, render: Callable[[ResultT], Iterable[Line]]) -> None:
-        """Print the result of the command, once those who want to know are news."""
+    def emit(
+        self,
+        result: ResultT,
+        *,
+        output: OutputFormat,
+        render: Callable[[ResultT], Iterable[Line]],
+        troubles: Callable[[ResultT], Iterable[Line]] = lambda _: (),
+    ) -> None:
+        """Print the result of the command, once those who want to know are told. `troubles`: the lines about what is
+        not as it should be."""
         if not self.is_heard:
             emit(result, output=output, render=render)
             return
         self._numbers = numbers_of(result)
         self._message = next((line for line in render(result) if isinstance(line, str)), "")
+        lines = (line for line in troubles(result) if isinstance(line, str))
+        self._details = tuple(islice(lines, DETAILS_MAX))
         self._print = lambda: emit(result, output=output, render=render, more={"notices": self._deliveries()})
 
     def changes(self) -> FollowChanges:
@@ -207,6 +221,7 @@ class Telling:
             error=error,
             message=message,
             hint=hint,
+            details=self._details,
             numbers=self._numbers,
         )
 
@@ -231,9 +246,16 @@ class Telling:
         return [delivery for teller in self._tellers() for delivery in teller.tally.deliveries]
 
 
+def tell_round(changes: FollowChanges, completed: Round) -> None:
+    """Tell the changes that a finished round brought."""
+    result = completed.result
+    losses = 0 if result is None else len(result.holes) + len(result.cut_back)
+    changes.round(completed.state.left_behind, losses=losses)
+
+
 @contextmanager
 def telling(options: NoticeOptions, *, command: str, repo: str, backup: str) -> Iterator[Telling]:
-    """A block that is a whole command. Raises `BadOption`, before anything is done or news."""
+    """A block that is a whole command. Raises `BadOption`, before anything is done or told."""
     news = Telling(options, command=command, repo=repo, backup=backup)
     with news.of_command():
         yield news

@@ -33,6 +33,7 @@ JOBS = {
     "restore": frozenset({"restore run"}),
     "drill": frozenset({"restore drill"}),
     "verify": frozenset({"verify"}),
+    "status": frozenset({"status"}),
 }
 """Names in the file, and the commands that each means."""
 

@@ -62,8 +62,11 @@ class FollowChanges:
                 EventKind.OUTAGE, since_ms=outage.since_ms, error=error.id, message=error.message, hint=error.hint
             )
 
-    def round(self, left: Sequence[PartitionLeft]) -> None:
-        """Take a finished round, with the partitions that it left behind."""
+    def round(self, left: Sequence[PartitionLeft], *, losses: int = 0) -> None:
+        """Take a finished round, with the partitions that it left behind, and the number of losses that it found."""
+        if losses:
+            message = f"the source had lost records: {amount(losses, 'range')}, see offsite show"
+            self._tell(EventKind.LOSS, message=message)
         if left and not self._left:
             message = f"{amount(len(left), 'partition')} could not be copied to the end; the others are"
             self._tell(EventKind.LEFT_BEHIND, error=left[0].error, message=message)

@@ -21,6 +21,7 @@ VERSION = 1
 _TEXT_MAX = 1000
 """Characters of a text: the whole event fits into variables of a process, and into a message."""
 _NUMBERS_MAX = 100
+DETAILS_MAX = 10
 ENVIRONMENT_PREFIX = "OFFSITE_"
 
 
@@ -36,9 +37,8 @@ class EventKind(StrEnum):
     OUTAGE_OVER = "outage_over"
     LEFT_BEHIND = "left_behind"
     CAUGHT_UP = "caught_up"
+    LOSS = "loss"
     ROUND = "round"
-    UNSAFE = "unsafe"
-    SAFE = "safe"
 
     @property
     def meaning(self) -> str:
@@ -71,9 +71,8 @@ _MEANINGS = {
     EventKind.OUTAGE_OVER: "The outage is over: a round succeeded, or a commit was made.",
     EventKind.LEFT_BEHIND: "A run that follows leaves partitions behind that it cannot read.",
     EventKind.CAUGHT_UP: "All partitions are copied again.",
+    EventKind.LOSS: "A round of a run that follows found that the source had lost records: holes, or a log cut back.",
     EventKind.ROUND: "A round of a run that follows succeeded. Only pings learn of it, at most once a minute.",
-    EventKind.UNSAFE: "The verdict of status turned from safe to anything else.",
-    EventKind.SAFE: "The verdict of status turned to safe again.",
 }
 _ENDS = frozenset({EventKind.SUCCEEDED, EventKind.PARTIAL, EventKind.FAILED, EventKind.INTERRUPTED})
 _BAD = frozenset(
@@ -83,10 +82,10 @@ _BAD = frozenset(
         EventKind.INTERRUPTED,
         EventKind.OUTAGE,
         EventKind.LEFT_BEHIND,
-        EventKind.UNSAFE,
+        EventKind.LOSS,
     }
 )
-_RECOVERIES = frozenset({EventKind.OUTAGE_OVER, EventKind.CAUGHT_UP, EventKind.SAFE})
+_RECOVERIES = frozenset({EventKind.OUTAGE_OVER, EventKind.CAUGHT_UP})
 
 
 def ending(exit_code: int) -> EventKind:
@@ -98,7 +97,8 @@ def ending(exit_code: int) -> EventKind:
 class Event:
     """One event. `run`: a random id that all events of a process share. `at_ms`, `began_ms`: epoch ms of the event, and
     of the begin of the command (or of the outage). `took_s`: seconds since then. `exit_code`: None before the end.
-    `error`, `message`, `hint`: of the error, or of the result. `numbers`: whole numbers of the result, and lengths of
+    `error`, `message`, `hint`: of the error, or of the result. `details`: the first lines that say why a result is not
+    as it should be. `numbers`: whole numbers of the result, and lengths of
     its lists, by their names in `-o json`."""
 
     kind: EventKind
@@ -112,6 +112,7 @@ class Event:
     error: str = ""
     message: str = ""
     hint: str = ""
+    details: tuple[str, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, Plain]:
@@ -129,6 +130,7 @@ class Event:
             "error": self.error,
             "message": _safe(self.message),
             "hint": _safe(self.hint),
+            "details": [_safe(line.strip()) for line in self.details[:DETAILS_MAX]],
             "numbers": {_safe(name): number for name, number in self.numbers.items()},
         }
 
@@ -137,10 +139,10 @@ class Event:
         return json.dumps(self.document()).encode() + b"\n"
 
     def environment(self) -> dict[str, str]:
-        """The fields but the numbers as variables of a process: `OFFSITE_EVENT`, `OFFSITE_EXIT_CODE` … A field without
-        a value is an empty variable."""
+        """The fields but details and numbers as variables of a process: `OFFSITE_EVENT`, `OFFSITE_EXIT_CODE` … A field
+        without a value is an empty variable."""
         fields = self.document()
-        del fields["numbers"]
+        del fields["details"], fields["numbers"]
         fields["error_id"] = fields.pop("error")
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": "" if value is None else str(value) for name, value in fields.items()

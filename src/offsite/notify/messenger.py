@@ -18,7 +18,7 @@ from offsite.model.units import format_duration
 from offsite.model.untrusted.text import printable
 from offsite.notify.addresses import SendAddress, SendWhen
 from offsite.notify.child import ChildEnd, clean_environment, run_child
-from offsite.notify.event import Event, EventKind
+from offsite.notify.event import DETAILS_MAX, Event, EventKind
 from offsite.notify.memory import LastTold, ToldMemory
 from offsite.notify.teller import Delivery, Limit
 
@@ -79,6 +79,7 @@ def body_of(event: Event, last: LastTold | None) -> str:
     took = "" if event.took_s is None else f" after {format_duration(event.took_s)}"
     lines = [
         str(document["message"]),
+        *(printable(line.strip()) for line in event.details[:DETAILS_MAX]),
         f"error {event.error}" if event.error else "",
         f"hint: {document['hint']}" if event.hint else "",
         "" if event.exit_code is None else f"exit code {event.exit_code}{took}",

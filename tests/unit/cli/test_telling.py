@@ -190,6 +190,16 @@ def test_a_real_command_tells_its_error(tmp_path: Path) -> None:
     assert event["message"] in said
 
 
+def test_a_verdict_is_told_with_its_problems(tmp_path: Path) -> None:
+    ended(OFFSITE, tmp_path, "init", "--repo", "repo")
+    code, printed, _ = ended(OFFSITE, tmp_path, "status", "--repo", "repo", "-o", "json", "--hook", f"after={WRITES}")
+
+    (event,) = events(tmp_path)
+    assert (code, event["event"], event["exit_code"], event["numbers"]["backups"]) == (3, "partial", 3, 0)
+    assert event["message"].startswith("ATTENTION")
+    assert json.loads(printed)["safe"] is False
+
+
 @pytest.mark.parametrize("words", [["--hook", "later=true"], ["--hook", "after=true", "--hook-timeout", "2h"]])
 def test_a_wrong_hook_is_refused_before_anything_is_done(tmp_path: Path, words: list[str]) -> None:
     code, _, said = ended(OFFSITE, tmp_path, "verify", "--repo", "nowhere", "--backup", "orders", *words)

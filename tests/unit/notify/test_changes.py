@@ -71,3 +71,10 @@ def test_rounds_are_told_once_a_minute() -> None:
         watched.changes.round([])
         watched.clock.sleep(10)
     assert watched.kinds == ["round"] * 3
+
+
+def test_a_round_that_finds_losses_tells_each_time() -> None:
+    watched = Watched()
+    for losses in (0, 2, 0, 1):
+        watched.changes.round([], losses=losses)
+    assert watched.kinds == ["round", "loss", "loss"]

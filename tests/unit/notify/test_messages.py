@@ -123,14 +123,21 @@ def pinger(port: int, *, timeout_s: float = 20, path: str = "/s3cret") -> Pinger
 @pytest.mark.slow
 def test_a_message_has_what_a_person_wants_to_know() -> None:
     with served(ok) as requests:
-        (delivery,) = delivered(messenger(f"json://u:s3cret@127.0.0.1:{requests.port}/"), event())
+        lost = event(details=("  1 hole in orders/0: offsets 5 to 9", "hint: \x1b[2J"))
+        (delivery,) = delivered(messenger(f"json://u:s3cret@127.0.0.1:{requests.port}/"), lost)
 
     document = json.loads(requests[0][1])
     assert delivery.worked
     assert delivery.to == "message of line 1 (json)"
     assert document["title"] == "offsite: backup run of orders: failed"
     assert document["type"] == "failure"
-    for part in ("no broker answers", "error OFF-1501", "hint: is the network up?", "exit code 15 after"):
+    for part in (
+        "no broker answers",
+        "\n1 hole in orders/0: offsets 5 to 9\n",
+        "error OFF-1501",
+        "hint: is the network up?",
+        "exit code 15 after",
+    ):
         assert part in document["message"]
 
 
@@ -287,9 +294,9 @@ def test_each_address_gets_what_it_wants() -> None:
         return [kind.value for kind in EventKind if when.fits(event(kind, **fields))]
 
     bad = ["partial", "failed", "interrupted"]
-    changes = ["outage", "outage_over", "left_behind", "caught_up", "unsafe", "safe"]
+    changes = ["outage", "outage_over", "left_behind", "caught_up", "loss"]
     assert wanted(SendWhen.DEFAULT) == [*bad, *changes]
-    assert wanted(SendWhen.FAILURE) == [*bad, "outage", "left_behind", "unsafe"]
+    assert wanted(SendWhen.FAILURE) == [*bad, "outage", "left_behind", "loss"]
     assert wanted(SendWhen.CHANGE) == changes
     assert wanted(SendWhen.DRILL) == []
     assert wanted(SendWhen.DRILL, command="restore drill") == ["succeeded", *bad]

@@ -14,7 +14,7 @@ from offsite.cli.backup_options import BackupOptions, BackupRunOptions, FollowOp
 from offsite.cli.options import Output, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, Table, emit, note
 from offsite.cli.telling import NoticeOptions, Telling, telling
-from offsite.cli.views.backup import render_result
+from offsite.cli.views.backup import render_result, render_troubles
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.errors import BadOption
 from offsite.model.names import amount, named
@@ -85,7 +85,7 @@ def _run_once(options: BackupRunOptions, engine: SparkOptions, news: Telling, ou
     _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
-    news.emit(result, output=output, render=render_result)
+    news.emit(result, output=output, render=render_result, troubles=render_troubles)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from offsite.backup.options import parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.telling import tell_round
 from offsite.cli.views.backup import OutageLines, render_commit
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 
@@ -84,7 +85,7 @@ def follow_backup(
         )
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())
-        told_round = _both(shown_round, lambda completed: changes.round(completed.state.left_behind))
+        told_round = _both(shown_round, partial(tell_round, changes))
         follower = Follower(
             follow,
             outages=Outages(

@@ -24,7 +24,7 @@ from offsite.cli.options import (
     takes,
 )
 from offsite.cli.output import Line, OutputFormat, Table, confirm, emit, note
-from offsite.cli.telling import NoticeOptions, telling
+from offsite.cli.telling import NoticeOptions, tell_round, telling
 from offsite.cli.views.backup import OutageLines
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.names import amount
@@ -229,7 +229,7 @@ def _run(
 
     def told_round(completed: Round) -> None:
         lines.worked()
-        changes.round(completed.state.left_behind)
+        tell_round(changes, completed)
 
     outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=told_outage)
     with ExitStack() as opened:

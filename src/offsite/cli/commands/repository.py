@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places
+from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
+from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.repository import (
     hole_lines,
     render_cluster_settings,
@@ -117,7 +118,9 @@ def show(
     emit(detail, output=output, render=partial(_render_detail, with_settings=metadata, with_registry=registry))
 
 
+@takes(NoticeOptions)
 def status(  # the options of the command
+    notices: NoticeOptions,
     repo: Repo,
     against: Against = None,
     kafka_config: KafkaConfigFile = None,
@@ -130,19 +133,25 @@ def status(  # the options of the command
     With --against every topic is also compared with the living cluster: what is not backed up yet, and what the
     cluster has lost.
     """
+    with telling(notices, command="status", repo=repo, backup="") as news:
+        repository = open_repository(repo, looks=True, records=records)
+        report = _read_status(repository, against, kafka_config)
+        if html is not None:
+            _write_page(repository, report, html)
+        news.emit(report, output=output, render=render_status, troubles=_problems)
+        if not report.safe:
+            is_damaged = any(backup.damaged for backup in report.backups)
+            raise typer.Exit(Damaged.exit_code if is_damaged else EXIT_ATTENTION)
+        sources = [backup.source for backup in report.backups if backup.source is not None]
+        if any(source.alarms or source.problem for source in sources):
+            raise typer.Exit(EXIT_ATTENTION)
+
+
+def _read_status(repository: Repository, against: str | None, kafka_config: Path | None) -> Status:
     from offsite.overview.status import read_status
 
-    repository = open_repository(repo, looks=True, records=records)
     report = read_status(repository, looks=True)
-    if against is not None:
-        report = _beside_source(repository, report, against, kafka_config)
-    if html is not None:
-        _write_page(repository, report, html)
-    emit(report, output=output, render=render_status)
-    if not report.safe:
-        raise typer.Exit(Damaged.exit_code if any(backup.damaged for backup in report.backups) else EXIT_ATTENTION)
-    if any(backup.source is not None and (backup.source.alarms or backup.source.problem) for backup in report.backups):
-        raise typer.Exit(EXIT_ATTENTION)
+    return report if against is None else _beside_source(repository, report, against, kafka_config)
 
 
 def _beside_source(repository: Repository, report: Status, against: str, kafka_config: Path | None) -> Status:
@@ -159,6 +168,17 @@ def _beside_source(repository: Repository, report: Status, against: str, kafka_c
     )
     watch.look()
     return report.beside(watch.comparison)
+
+
+def _problems(report: Status) -> Iterator[str]:
+    from offsite.overview.verdict import source_alarm
+
+    if alarm := source_alarm(report):
+        yield alarm
+    for backup in report.backups:
+        yield from (f"{backup.backup}: {problem}" for problem in backup.problems)
+        if backup.source is not None and backup.source.problem:
+            yield f"{backup.backup}: {backup.source.problem}"
 
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:

@@ -41,7 +41,7 @@ def render_result(result: BackupResult) -> Iterator[Line]:
         yield from _render_groups(result.groups)
     if result.registry is not None:
         yield from _render_registry(result.registry)
-    yield from _render_troubles(result)
+    yield from render_troubles(result)
     yield from render_not_carried(result.not_carried)
     yield f"  head {Head(commit=result.commit, hash=result.head_hash).short}"
     yield f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep"
@@ -54,12 +54,12 @@ def render_commit(result: BackupResult) -> Iterator[Line]:
         f"{format_size(result.bytes)} in {amount(result.segments, 'segment')} of "
         f"{amount(result.partitions, 'partition')}"
     )
-    yield from _render_troubles(result)
+    yield from render_troubles(result)
     if result.registry is not None and result.registry.problem:
         yield from _render_registry(result.registry)
 
 
-def _render_troubles(result: BackupResult) -> Iterator[Line]:
+def render_troubles(result: BackupResult) -> Iterator[Line]:
     """Show the problems: holes, logs that were cut back, failed partitions."""
     yield from hole_lines(result.holes)
     if result.expected_deletions:
