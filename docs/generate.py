@@ -27,6 +27,8 @@ from offsite.model.options import declared_options
 from offsite.monitor.backup_series import SERIES, TOPIC, TOPIC_SERIES, TOPICS_LEFT_OUT, TOPICS_MAX, TopicSeries
 from offsite.monitor.metastore import METASTORE_SERIES
 from offsite.monitor.view import DURATION_SERIES
+from offsite.notify.event import FIELD_MEANINGS, Event, EventKind
+from offsite.notify.hook import HookMoment
 from offsite.operator.core.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX, Schema, structural_schema
@@ -119,6 +121,38 @@ def metrics_page() -> str:
         "## The operator",
         "What `offsite operator run … --metrics-port` offers, of a folder and in Kubernetes.",
         _table(head, ((f"`{each.name}`", "gauge", _code([KIND]), each.help) for each in OPERATOR_SERIES)),
+    )
+
+
+def events_page() -> str:
+    """Every event that hooks and messages tell of, with the fields of its JSON."""
+    event = Event(
+        kind=EventKind.FAILED,
+        command="backup run",
+        backup="shop",
+        run="0f3a5c7e9b1d2468",
+        at_ms=1_795_831_205_250,
+        began_ms=1_795_831_200_000,
+        took_s=5.25,
+        exit_code=15,
+        error="OFF-1501",
+        message="no broker of broker-1:9092 answers",
+        hint="check the network and the address",
+    )
+    moments = ((kind, [f"`{moment}`" for moment in HookMoment if moment.fits(kind)]) for kind in EventKind)
+    return _page(
+        "Events",
+        "What [hooks, messages and pings](../how-to/be-told.md) tell of. A hook gets an event as one line of JSON on "
+        "its standard input, and its fields in its environment: `OFFSITE_EVENT`, `OFFSITE_EXIT_CODE` …; a ping has the "
+        "JSON as its body. No event holds a secret, or contents of records. Every text is one line of at most 1,000 "
+        "visible characters, but may be a stranger's words: quote variables in a shell.",
+        "## Events",
+        _table(
+            ("event", "hooks", "meaning"), ((f"`{kind}`", ", ".join(hooks), kind.meaning) for kind, hooks in moments)
+        ),
+        "## Fields",
+        _table(("field", "meaning"), ((f"`{name}`", meaning) for name, meaning in FIELD_MEANINGS.items())),
+        f"```json\n{json.dumps(event.document(), indent=2)}\n```",
     )
 
 
@@ -304,6 +338,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": command_page,
     "errors.md": error_page,
     "python.md": python_page,
+    "events.md": events_page,
     "metrics.md": metrics_page,
     "resources.md": resources_page,
 }

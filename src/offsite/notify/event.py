@@ -74,6 +74,23 @@ _MEANINGS = {
     EventKind.LOSS: "A round of a run that follows found that the source had lost records: holes, or a log cut back.",
     EventKind.ROUND: "A round of a run that follows succeeded. Only pings learn of it, at most once a minute.",
 }
+FIELD_MEANINGS = {
+    "version": "Of this form: 1. Fields may be added without another version.",
+    "event": "What happened: see above.",
+    "command": "The command: `backup run`, `backup follow`, `restore run`, `restore drill`, `verify`, `status` …",
+    "backup": "Name of the backup, or of the set of generations. Empty for a command without one.",
+    "run": "16 random digits that all events of one process share.",
+    "at": "Time of the event.",
+    "began": "Begin of the command, or of the outage.",
+    "took_s": "Seconds since then. Null at the begin.",
+    "exit_code": "Exit code of the command. Null before its end.",
+    "error": "Id of the error, such as `OFF-1501`; `OFFSITE_ERROR_ID` in the environment. Empty without one.",
+    "message": "Message of the error, or first line of the result.",
+    "hint": "What to do next. May be empty.",
+    "details": "At most 10 lines about what is not as it should be. JSON only.",
+    "numbers": "Whole numbers of the result, and lengths of its lists, by their names in `-o json`. JSON only.",
+}
+"""Each field of the JSON form, for the reference page."""
 _ENDS = frozenset({EventKind.SUCCEEDED, EventKind.PARTIAL, EventKind.FAILED, EventKind.INTERRUPTED})
 _BAD = frozenset(
     {

@@ -43,13 +43,13 @@ def test_a_backup_a_check_a_drill_a_restore_and_a_following_run_are_told(broker:
     finally:
         following.kill()
 
-    told = [(event["command"], event["event"], event["exit_code"]) for event in events(log)]
-    assert told[:8] == [
+    endings = [(event["command"], event["event"], event["exit_code"]) for event in events(log)]
+    assert endings[:8] == [
         (command, *end)
         for command in ("backup run", "verify", "restore drill", "restore run")
         for end in (("began", None), ("succeeded", 0))
     ]
-    assert [event for _, event, _ in told[8:]] == ["began", "failed", "failed", "began", "succeeded"]
+    assert [event for _, event, _ in endings[8:]] == ["began", "failed", "failed", "began", "succeeded"]
     assert events(log)[9]["error"] == refused.error["id"]
     assert events(log)[9]["exit_code"] == refused.exit_code
     assert events(log)[1]["numbers"]["records"] == 1

@@ -13,7 +13,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
-from offsite.notify.event import Event, EventKind, numbers_of
+from offsite.notify.event import FIELD_MEANINGS, Event, EventKind, numbers_of
 from offsite.notify.hook import Hook, HookMoment, parse_hook
 from offsite.notify.teller import Delivery, Teller
 
@@ -235,6 +235,11 @@ def test_telling_never_waits_and_counts_what_is_left_out() -> None:
     teller.leave_within(0)
     assert teller.settle(within_s=10)
     assert {delivery.worked for delivery in teller.tally.deliveries} == {False}
+
+
+def test_the_reference_page_has_each_field_and_each_event() -> None:
+    assert list(FIELD_MEANINGS) == list(event().document())
+    assert all(kind.meaning.endswith(".") for kind in EventKind)
 
 
 def test_a_result_gives_its_numbers_and_none_of_its_texts() -> None:

@@ -16,7 +16,7 @@ import typer
 
 from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
-from offsite.cli.telling import NoticeOptions, Telling, telling
+from offsite.cli.telling import NoticeOptions, telling
 from offsite.cli.views.repository import (
     hole_lines,
     render_cluster_settings,
