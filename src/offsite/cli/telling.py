@@ -131,6 +131,12 @@ class Telling:
         self._details = tuple(islice(lines, DETAILS_MAX))
         self._print = lambda: emit(result, output=output, render=render, more={"notices": self._deliveries()})
 
+    def counts(self) -> dict[str, int]:
+        """How many hooks, messages and pings worked, failed, and were left out. Empty without anybody to tell."""
+        tallies = [teller.tally for teller in self._tellers()]
+        outcomes = ("worked", "failed", "left_out") if self.is_heard else ()
+        return {outcome: sum(getattr(tally, outcome) for tally in tallies) for outcome in outcomes}
+
     def changes(self) -> FollowChanges:
         """A watch of a run that follows, which tells its changes."""
         return FollowChanges(self._change, clock=self._clock)

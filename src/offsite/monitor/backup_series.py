@@ -229,6 +229,13 @@ SERIES: tuple[Series[FollowView], ...] = (
         "reason",
     ),
     counter(
+        "offsite_notices_total",
+        "Hooks that ran, messages and pings that were sent, by outcome: worked, failed, left_out (too many waited). "
+        "Absent without --hook and --notify.",
+        lambda view: view.notices,
+        "outcome",
+    ),
+    counter(
         "offsite_throttled_seconds_total",
         "Time that the copy waited for rate limits.",
         lambda view: view.throttled_ms / 1000,

@@ -161,6 +161,7 @@ class FollowView:
     retried_partitions: Mapping[str, int] = field(default_factory=dict)
     progress: float | None = None
     throttled_ms: int = 0
+    notices: Mapping[str, int] = field(default_factory=dict)
     durations: Durations = field(default_factory=Durations, compare=False)
     topics: tuple[TopicView, ...] = ()
     repository: RepositoryView = field(default_factory=RepositoryView)

@@ -136,11 +136,13 @@ def _send(setting: Property, when: SendWhen) -> SendAddress:
 def _ping(setting: Property, commands: frozenset[str]) -> PingAddress:
     try:
         parts = urlsplit(setting.value)
-        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_good = (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
     except ValueError:
         is_good = False
     if not is_good or not setting.value.isascii() or not setting.value.isprintable() or " " in setting.value:
-        raise BadOption(_at(setting, "the value is no http:// or https:// URL"), hint=_HINT)
+        raise BadOption(_at(setting, "the value is no http:// or https:// URL without a login"), hint=_HINT)
     return PingAddress(url=Secret(setting.value), commands=commands, line=setting.line)
 
 

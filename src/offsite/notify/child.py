@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -170,6 +171,8 @@ def _attend(process: subprocess.Popen[bytes], pipes: _Pipes, left_s: Callable[[]
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether the process has ended. It is not reaped: until then its number is that of its group, and of nobody
     else's."""
+    if sys.platform == "darwin":  # without waitid before Python 3.13: reaped, and its number may be another's soon
+        return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -52,6 +52,7 @@ FULL = replace(
     retried_partitions={"OFF-1503": 4},
     progress=0.25,
     throttled_ms=1500,
+    notices={"worked": 3, "failed": 1, "left_out": 0},
     durations=DURATIONS,
     topics=(ORDERS, replace(ORDERS, topic="users", newest_record_ms=NOW_MS - 2 * S)),
     repository=RepositoryView(

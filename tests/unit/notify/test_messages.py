@@ -243,6 +243,23 @@ def test_nobody_at_an_address_is_told_and_a_wrong_url_too() -> None:
     assert delivered(pinger(port, timeout_s=3), event())[0].problem == "Connection refused"
 
 
+@pytest.mark.slow
+def test_a_redirect_leads_nowhere() -> None:
+    def lead_away(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(307)
+        request.send_header("Location", f"http://127.0.0.1:{other.port}/stolen")
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    with served(ok) as other, served(lead_away) as first:
+        (sent,) = delivered(messenger(f"json://127.0.0.1:{first.port}/"), event())
+        (pinged,) = delivered(pinger(first.port, timeout_s=3), event())
+
+    assert other == []
+    assert "it answered 307, and redirects are not followed" in pinged.problem
+    assert not sent.worked
+
+
 def test_pings_begin_succeed_and_fail() -> None:
     kinds = [
         EventKind.BEGAN,
@@ -328,6 +345,7 @@ def test_a_file_names_addresses_for_kinds_of_events_and_commands() -> None:
         "post = json://s3cret",
         "ping = ftp://s3cret",
         "ping = http://",
+        "ping = http://s3cret:s3cret@host/",
         "ping = http://[s3cret",
         "ping = http://a/ s3cret",
         "\n".join(["send = json://s3cret"] * 17),

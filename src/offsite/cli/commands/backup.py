@@ -142,7 +142,7 @@ def _follow(
 
     following = parse_follow(words)
     with telling(notices, command="backup follow", repo=options.repo, backup=options.backup) as news:
-        follow_backup(options, following, engine=engine, changes=news.changes(), output=output)
+        follow_backup(options, following, engine=engine, news=news, output=output)
 
 
 @app.command()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.backup.options import parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.cli.telling import tell_round
+from offsite.cli.telling import Telling, tell_round
 from offsite.cli.views.backup import OutageLines, render_commit
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from offsite.cli.backup_options import BackupRunOptions
     from offsite.follow.follower import Round
     from offsite.follow.options import FollowOptions
-    from offsite.notify.changes import FollowChanges
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def follow_backup(
     following: FollowOptions,
     *,
     engine: SparkOptions,
-    changes: FollowChanges,
+    news: Telling,
     output: OutputFormat,
 ) -> None:
     """Follow until a signal comes. Raises the error that ended the run before."""
@@ -53,6 +53,7 @@ def follow_backup(
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), durations)
     participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
+    changes = news.changes()
     shown, lines, clock = _CommitPrinter(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(
         backup=request.backup, interval_s=following.times.interval_s, started_ms=clock.now_ms(), durations=durations
@@ -69,7 +70,7 @@ def follow_backup(
             backup=partial(repository.backup, request.backup),
             settings=cluster.admin,
             clock=clock,
-            show=server.show if server is not None else lambda _: None,
+            show=lambda view: server.show(replace(view, notices=news.counts())) if server is not None else None,
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.copy", limits=limits))
