@@ -131,12 +131,12 @@ class FollowView:
     Since the process began: `rounds`, `passes` (complete rounds: everything at the source was copied or is named as a
     hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
     error id, `retried_partitions` by error id (partitions that a round could not copy and the next round tried again),
-    `throttled_ms` (time taken by rate limits of ours or of the brokers), and `durations`, which all views of a process
-    share. As of now: `holes`, all holes of the backup by reason; `late_topics`, compacted topics with a late read, None
-    before the first round; `failed`, partitions that the newest round could not copy, by error id; `outage`;
-    `pass_complete`, whether the newest round was complete; `progress`, the ended share of the round's tasks, None
-    before the first; `live_bytes`, size of the backup's segments in the store, -1 unknown.
-    """
+    `throttled_ms` (time taken by rate limits of ours or of the brokers), `notices` (hooks, messages and pings, by
+    outcome; empty without any), and `durations`, which all views of a process share. As of now: `holes`, all holes of
+    the backup by reason; `late_topics`, compacted topics with a late read, None before the first round; `failed`,
+    partitions that the newest round could not copy, by error id; `outage`; `pass_complete`, whether the newest round
+    was complete; `progress`, the ended share of the round's tasks, None before the first; `live_bytes`, size of the
+    backup's segments in the store, -1 unknown."""
 
     backup: str
     interval_s: float
