@@ -55,3 +55,13 @@ def test_somebody_is_told_before_the_block_has_ended() -> None:
     with notify_interruption(lambda: told.append("told")):
         assert interrupted(lambda: (interrupt(), told.append("ended")))
     assert told == ["told", "ended"]
+
+
+def test_everybody_who_wants_to_be_told_is_told() -> None:
+    calls: list[str] = []
+    with notify_interruption(lambda: calls.append("outer")):
+        with notify_interruption(lambda: calls.append("inner")), pytest.raises(KeyboardInterrupt):
+            interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+    assert calls == ["outer", "inner", "outer"]
