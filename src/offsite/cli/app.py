@@ -1,4 +1,4 @@
-"""The command line: the commands, known by name and a line of help and imported on call, and errors as exit codes.
+"""The command line: the commands, known by name and a sentence of help and imported on call, and errors as exit codes.
 
 Importing this module must stay cheap (`offsite --help` in under 250 ms; `tests/integration/cli/test_start.py` counts).
 Importing all commands takes longer than importing Python and typer together. Listings (help, completion, a mistyped
@@ -9,7 +9,7 @@ the real command, which imports what it uses when called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -27,7 +27,33 @@ from offsite.model.errors import BadOption, BadRepositoryUrl, OffsiteError
 
 _ROOM = "offsite.cli.commands"
 
+_WHOLE = 10_000
+"""Characters of a sentence that is not cut off."""
+
 _QUOTE = "Quote patterns, else the shell replaces them with file names: --topics '*'"
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help lists its commands with whole sentences: typer cuts a sentence off at the end of the line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # types of click's, wherever it lies
+        sections = {heading: self._summaries(ctx, names) for heading, names in self.headings(ctx).items()}
+        width = max((len(name) for summaries in sections.values() for name in summaries), default=0)
+        for heading, summaries in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:<{width}}", summary) for name, summary in summaries.items()])
+
+    def headings(self, ctx: Any) -> Mapping[str, Iterable[str]]:  # noqa: ANN401  # the same
+        """The names of the commands, by the heading above them in the help."""
+        return {"Commands": self.list_commands(ctx)}
+
+    def _summaries(self, ctx: Any, names: Iterable[str]) -> dict[str, str]:  # noqa: ANN401  # the same
+        commands = ((name, self.get_command(ctx, name)) for name in names)
+        return {
+            name: command.get_short_help_str(_WHOLE)
+            for name, command in commands
+            if command is not None and not command.hidden
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +66,33 @@ class LazyCommand:
     help: str
 
 
-class LazyGroup(TyperGroup):
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Commands for one purpose: below one heading of the help and of the reference."""
+
+    heading: str
+    commands: tuple[LazyCommand, ...]
+
+
+class LazyGroup(CommandGroup):
     """The group made by a `Typer`; a subclass lists the commands."""
 
-    entries: ClassVar[tuple[LazyCommand, ...]] = ()
+    sections: ClassVar[tuple[Section, ...]] = ()
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
         super().__init__(**settings)
-        self.commands = _ImportedCommands(self.entries)  # type: ignore[assignment]  # nobody adds any
+        self._entries = {command.name: command for section in self.sections for command in section.commands}
+        self.commands = _ImportedCommands(self._entries)  # type: ignore[assignment]  # nobody adds any
+
+    def headings(self, ctx: object) -> Mapping[str, Iterable[str]]:  # noqa: ARG002  # those of any context
+        return {section.heading: [command.name for command in section.commands] for section in self.sections}
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002  # typer's signature
         return list(self.commands)  # typer looks at each of them
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  # the same
         """Return a stand-in for lists. The stand-in cannot be called."""
-        listed = next((entry for entry in self.entries if entry.name == cmd_name), None)
+        listed = self._entries.get(cmd_name)
         return None if listed is None else TyperCommand(listed.name, help=listed.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
@@ -102,8 +140,8 @@ def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
 class _ImportedCommands(Mapping[str, Any]):
     """The real commands, imported on access."""
 
-    def __init__(self, entries: tuple[LazyCommand, ...]) -> None:
-        self._entries = {entry.name: entry for entry in entries}
+    def __init__(self, entries: Mapping[str, LazyCommand]) -> None:
+        self._entries = entries
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer's own type has changed its place
         return _imported(self._entries[name])
@@ -134,6 +172,7 @@ def _explain_everywhere(app: typer.Typer) -> None:
     for command in app.registered_commands:
         command.cls = _Command
     for group in app.registered_groups:
+        group.cls = CommandGroup
         if group.typer_instance is not None:
             _explain_everywhere(group.typer_instance)
 
@@ -143,63 +182,68 @@ def _nothing() -> None:
 
 
 class _Commands(LazyGroup):
-    """All commands, in the order of the help."""
+    """All commands, in the order of the help. A sentence fits into a line of 80 columns."""
 
-    entries = (
-        LazyCommand(
-            "demo",
-            "sandbox:demo",
-            "Start a real Kafka, write difficult data, back it up, delete it, restore it, and compare record by "
-            "record.",
+    sections = (
+        Section(
+            "Back up",
+            (
+                LazyCommand("init", "repository:init", "Create a new repository in an empty folder or prefix."),
+                LazyCommand("backup", "backup:app", "Back up topics into the repository."),
+                LazyCommand("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
+                LazyCommand("generations", "generations:app", "Back up compacted topics in turn, by two instances."),
+            ),
         ),
-        LazyCommand(
-            "doctor",
-            "doctor:doctor",
-            "Check for common problems: Java, Spark, brokers, permissions, clocks, the store, this machine.",
+        Section(
+            "Restore",
+            (
+                LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
+                LazyCommand("groups", "groups:app", "Set consumer groups to their offsets in a backup."),
+            ),
         ),
-        LazyCommand("init", "repository:init", "Create a new repository in an empty folder or prefix."),
-        LazyCommand("list", "repository:list_", "List the backups of the repository."),
-        LazyCommand("show", "repository:show", "Show what a backup holds: topics, offsets, holes, restore points."),
-        LazyCommand(
-            "status",
-            "repository:status",
-            "Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone.",
+        Section(
+            "Look and check",
+            (
+                LazyCommand("status", "repository:status", "Am I safe? All backups on one screen."),
+                LazyCommand("list", "repository:list_", "List the backups of the repository."),
+                LazyCommand("show", "repository:show", "Show what a backup holds: topics, offsets, restore points."),
+                LazyCommand("cat", "records:cat", "Show records of a backup in the order of their offsets."),
+                LazyCommand("search", "records:search", "Find records by key, value, header and time."),
+                LazyCommand("verify", "verify:verify", "Check a backup, and with --against a cluster."),
+                LazyCommand(
+                    "doctor", "doctor:doctor", "Check for common problems of brokers, stores and this machine."
+                ),
+            ),
         ),
-        LazyCommand("verify", "verify:verify", "Check a backup, and with --against a cluster."),
-        LazyCommand("cat", "records:cat", "Show records of a backup, partition by partition in the order of offsets."),
-        LazyCommand("search", "records:search", "Find records by key, value, header and time."),
-        LazyCommand(
-            "export",
-            "export:export",
-            "Write topics into an archive of another format, from a restore point or directly from a cluster.",
+        Section(
+            "Upkeep",
+            (
+                LazyCommand("retention", "retention:app", "Keep restore points by rules, and delete the others' data."),
+                LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
+                LazyCommand("collect", "collect:app", "Delete replaced objects, and leftovers of killed runs."),
+            ),
         ),
-        LazyCommand(
-            "import",
-            "import_:import_",
-            "Import an archive as a normal backup: records at their offsets, groups, and a list of missing parts.",
+        Section(
+            "Other tools",
+            (
+                LazyCommand("import", "import_:import_", "Import an archive of another tool as a normal backup."),
+                LazyCommand("export", "export:export", "Write topics into an archive of another format."),
+                LazyCommand("archive", "archive:app", "Inspect archives of other tools, and delete old files."),
+                LazyCommand("metastore", "metastore:app", "Back up and restore the command topic of ksqlDB."),
+            ),
         ),
-        LazyCommand("serve", "serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
-        LazyCommand("backup", "backup:app", "Back up topics into the repository."),
-        LazyCommand("checkpoint", "checkpoint:app", "Take checkpoints: restore points with ordered ids."),
-        LazyCommand("restore", "restore:app", "Restore topics into a cluster."),
-        LazyCommand("groups", "groups:app", "Set consumer groups to their offsets in a backup."),
-        LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
-        LazyCommand("collect", "collect:app", "Delete objects that a roll-up replaced, and leftovers of killed runs."),
-        LazyCommand(
-            "retention", "retention:app", "Keep restore points by rules, and delete data that no restore point needs."
+        Section(
+            "Run it",
+            (
+                LazyCommand("demo", "sandbox:demo", "Watch a backup and a restore on a real Kafka."),
+                LazyCommand("sandbox", "sandbox:app", "Start and stop a real Kafka on this machine."),
+                LazyCommand("serve", "serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
+                LazyCommand("tokens", "serve:tokens", "Manage tokens: who may do what on a coordinator."),
+                LazyCommand("jobs", "jobs:app", "Show the jobs of coordinators, and cancel them."),
+                LazyCommand("operator", "operator:app", "Run backups as declared in a folder of YAML files."),
+                LazyCommand("spark", "spark:app", "Bring offsite to the executors of a Spark cluster."),
+            ),
         ),
-        LazyCommand(
-            "generations", "generations:app", "Back up compacted topics in generations, by two instances in turn."
-        ),
-        LazyCommand(
-            "metastore", "metastore:app", "Back up the command topic of ksqlDB to local files, and restore it."
-        ),
-        LazyCommand("archive", "archive:app", "Inspect archives of other tools, and delete old files."),
-        LazyCommand("tokens", "serve:tokens", "Manage tokens: who may do what on a coordinator."),
-        LazyCommand("jobs", "jobs:app", "Show the jobs of coordinators, and cancel them."),
-        LazyCommand("operator", "operator:app", "Run backups as declared in a folder of YAML files."),
-        LazyCommand("spark", "spark:app", "Bring offsite to the executors of a Spark cluster."),
-        LazyCommand("sandbox", "sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."),
     )
 
 

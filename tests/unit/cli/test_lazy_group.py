@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from offsite.cli.app import LazyGroup, app
+from offsite.cli.app import LazyCommand, LazyGroup, app
 
 GROUP: Any = typer.main.get_command(app)
 WHOLE = 10_000
@@ -22,6 +22,29 @@ def test_a_list_says_of_a_command_what_the_command_says(name: str) -> None:
     assert (listed.name, listed.hidden) == (command.name, command.hidden)
     assert listed.help == command.get_short_help_str(WHOLE)
     assert listed.get_short_help_str() == command.get_short_help_str()
+
+
+def test_the_help_lists_each_command_once_below_its_heading_with_a_whole_sentence_in_a_line() -> None:
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output.splitlines()
+
+    shown = [line for section in GROUP.sections for line in (f"{section.heading}:", *map(_line, section.commands))]
+    assert [line for line in lines if line in shown] == shown
+    assert sorted(command.name for section in GROUP.sections for command in section.commands) == sorted(GROUP.commands)
+
+
+def test_the_help_of_a_group_cuts_no_sentence_off() -> None:
+    help_text = CliRunner().invoke(app, ["backup", "--help"], env={"COLUMNS": "60"}).output
+
+    assert "Copy new records since the last run, and commit them as one restore point." in " ".join(help_text.split())
+    assert "..." not in help_text.replace("[ARGS]...", "")
+
+
+def test_a_hidden_command_is_in_no_help() -> None:
+    assert "agent" not in CliRunner().invoke(app, ["operator", "--help"]).output.split()
+
+
+def _line(command: LazyCommand) -> str:
+    return f"  {command.name:<11}  {command.help}"
 
 
 def test_a_command_is_imported_once_and_has_the_options_of_the_log_once() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsite.upkeep.collection.plan import CollectionPlan
     from offsite.upkeep.collection.run import CollectionResult
 
-app = typer.Typer(help="Delete objects that a roll-up replaced, and leftovers of killed runs.", no_args_is_help=True)
+app = typer.Typer(help="Delete replaced objects, and leftovers of killed runs.", no_args_is_help=True)
 
 _LISTED_MAX = 20
 

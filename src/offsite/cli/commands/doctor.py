@@ -47,10 +47,11 @@ class DoctorOptions:
 
 @takes(DoctorOptions, SparkOptions)
 def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Check for common problems: Java, Spark, brokers, permissions, clocks, the store, this machine.
+    """Check for common problems of brokers, stores and this machine.
 
-    Each check has a verdict and a hint. A part without options is skipped. Nothing on the cluster is changed; objects
-    written into the store are deleted again. The exit code is the exit code of the first failed check.
+    Java, Spark, permissions and clocks are checked too. Each check has a verdict and a hint. A part without options is
+    skipped. Nothing on the cluster is changed; objects written into the store are deleted again. The exit code is the
+    exit code of the first failed check.
     """
     from offsite.doctor.examine import examine
 

@@ -200,11 +200,12 @@ def export(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Write topics into an archive of another format, from a restore point or directly from a cluster.
+    """Write topics into an archive of another format.
 
-    The same command again adds new records; an interrupted export continues. A record that the format cannot store is
-    refused by name (exit code 14), unless --lossy. Exit code 3: all available records are written, but the source had
-    lost records (holes); with --as, the resources cannot say everything of the source's users.
+    The topics come from a restore point, or directly from a cluster. The same command again adds new records; an
+    interrupted export continues. A record that the format cannot store is refused by name (exit code 14), unless
+    --lossy. Exit code 3: all available records are written, but the source had lost records (holes); with --as, the
+    resources cannot say everything of the source's users.
     """
     if resources.are_asked_for():
         waits = {"interval": interval != INTERVAL, "give_up_after": give_up_after != GIVE_UP_AFTER}

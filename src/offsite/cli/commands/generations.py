@@ -159,7 +159,7 @@ def _times(generation: GenerationReport) -> tuple[str, str]:
     ) if generation.complete_ms else "not yet"
 
 
-app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
+app = typer.Typer(help="Back up compacted topics in turn, by two instances.", no_args_is_help=True)
 
 Interval = Annotated[str, typer.Option("--interval", help="Time from one round to the next.")]
 GiveUpAfter = Annotated[

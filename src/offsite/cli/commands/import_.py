@@ -49,10 +49,11 @@ class ImportOptions(ArchiveReadOptions):
 
 @takes(ImportOptions, SparkOptions)
 def import_(options: ImportOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
-    """Import an archive as a normal backup: records at their offsets, groups, and a list of missing parts.
+    """Import an archive of another tool as a normal backup.
 
-    The same command again adds new records of the archive. Damage ends the import with exit code 13 and nothing
-    imported, unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
+    The backup has the records at their offsets, the groups, and a list of missing parts. The same command again adds
+    new records of the archive. Damage ends the import with exit code 13 and nothing imported, unless --skip-damaged.
+    Exit code 3: imported, but the archive has holes or damage.
     """
     from offsite.archives.import_run import ImportRequest, plan_import, run_import
     from offsite.cli.progress import progress

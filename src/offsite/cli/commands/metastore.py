@@ -148,7 +148,7 @@ def _lines(begin: str, texts: Sequence[str]) -> Iterator[Line]:
     return (f"{begin}{text}" for text in first_lines(texts, str, most=_SHOWN, more=more))
 
 
-app = typer.Typer(help="Back up the command topic of ksqlDB to local files, and restore it.", no_args_is_help=True)
+app = typer.Typer(help="Back up and restore the command topic of ksqlDB.", no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
 ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]

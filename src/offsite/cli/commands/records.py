@@ -102,7 +102,7 @@ def cat(
     latest: Latest = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show records of a backup, partition by partition in the order of offsets.
+    """Show records of a backup in the order of their offsets. One partition comes after the other.
 
     Values are decoded where possible: JSON, and Avro, JSON and Protobuf by the schemas of a schema registry in the
     backup, with the name, version and subject of the schema behind the value. Bytes other than text are shown in hex.

@@ -110,7 +110,7 @@ def show(
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what a backup holds: topics, offsets, holes, restore points."""
+    """Show what a backup holds: topics, offsets, restore points. Its holes are listed too."""
     from offsite.overview.contents import show_backup
 
     opened = open_repository(repo, looks=True).backup(backup)
@@ -128,9 +128,9 @@ def status(  # the options of the command
     records: Records = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone.
+    """Am I safe? All backups on one screen.
 
-    With --against every topic is also compared with the living cluster: what is not backed up yet, and what the
+    Exit code 3 when something needs attention, 13 when something is damaged or gone. With --against every topic is also compared with the living cluster: what is not backed up yet, and what the
     cluster has lost.
     """
     with telling(notices, command="status", repo=repo, backup="") as news:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offsite.sandbox import SandboxInfo
 
 
-app = typer.Typer(help="Start and stop a real Kafka on this machine, of one broker or several.", no_args_is_help=True)
+app = typer.Typer(help="Start and stop a real Kafka on this machine.", no_args_is_help=True)
 
 Dir = Annotated[Path, typer.Option("--dir", help="Folder of the sandbox: its data, settings and log.")]
 Port = Annotated[
@@ -132,7 +132,11 @@ def demo(
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Start a real Kafka, write difficult data, back it up, delete it, restore it, and compare record by record."""
+    """Watch a backup and a restore on a real Kafka.
+
+    The command starts the Kafka, writes difficult data, backs it up, deletes it, restores it, and compares record by
+    record.
+    """
     if find_spec("confluent_kafka") is None:
         raise BadOption(
             "the demo compares with confluent-kafka, which is not installed", hint="pip install 'offsite[demo]'"
