@@ -54,7 +54,7 @@ def command_page() -> str:
         f"- [{section.heading}](#{_anchor(section)}): {_listed(section)}" for section in group.sections
     )
     return _page(
-        "Commands", introduction, contents, *(part for each in group.sections for part in _section(group, each))
+        "Commands", introduction, contents, *(part for section in group.sections for part in _section(group, section))
     )
 
 

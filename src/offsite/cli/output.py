@@ -17,7 +17,15 @@ from typing import IO, TypeVar
 
 import typer
 
-from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
+from offsite.model.errors import (
+    ConfirmationMissing,
+    Damaged,
+    KafkaUnavailable,
+    NoRepository,
+    OffsiteError,
+    StoreUnavailable,
+    UserError,
+)
 from offsite.model.plain import Plain, plain
 from offsite.model.untrusted.text import printable, printable_lines
 
@@ -26,6 +34,9 @@ EXIT_PARTIAL = 3
 
 WIDTH_OF_FILES = 140
 """Columns of tables in a file or a pipe: enough for a topic name and its figures in a line."""
+
+_ASKED_AGAIN = (UserError, NoRepository, KafkaUnavailable, StoreUnavailable)
+"""Errors of an answer: another answer may be right."""
 
 REST_IN_JSON = "  and {} more; -o json lists them"
 """Line in place of listed items past the first ones."""
@@ -153,13 +164,41 @@ def emit_notice(result: ResultT, *, render: Callable[[ResultT], Iterable[Line]])
     print_lines(render(result), to=sys.stderr)
 
 
+def can_ask() -> bool:
+    """Whether a person sees a question and can answer: on a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str, parse: Callable[[str], ResultT], *, default: str = "") -> ResultT:
+    """Ask on the terminal, again after an answer that `parse` refuses. An empty line is the answer `default`. Raises
+    `ConfirmationMissing` at the end of the input, and other errors of `parse`."""
+    while True:
+        text = _answer(f"{question}{f' [{default}]' if default else ''}:", question).strip() or default
+        try:
+            return parse(text)
+        except _ASKED_AGAIN as error:
+            note(f"{error.message}{f'; {error.hint}' if error.hint else ''}")
+
+
 def confirm(question: str) -> None:
     """Ask on the terminal. Raises `ConfirmationMissing` for a no, and without a terminal."""
     if not sys.stdin.isatty():
         raise ConfirmationMissing(f"not confirmed: {question}", hint="review the plan above, then add --yes")
-    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise ConfirmationMissing(f"not confirmed: {question}", hint="nothing was changed")
+    if _answer(f"{question} [y/N]", question).strip().lower() not in {"y", "yes"}:
+        raise _not_confirmed(question)
+
+
+def _answer(prompt: str, question: str) -> str:
+    print(f"{printable(prompt)} ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    line = sys.stdin.readline()
+    if not line:
+        note("")  # the cursor stands behind the question
+        raise _not_confirmed(question)
+    return line
+
+
+def _not_confirmed(question: str) -> ConfirmationMissing:
+    return ConfirmationMissing(f"not confirmed: {question}", hint="nothing was changed")
 
 
 def note(text: str) -> None:

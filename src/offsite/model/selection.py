@@ -8,7 +8,7 @@ Groups: `all`, `none`, or patterns of the same syntax. A group may have any name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
@@ -80,6 +80,21 @@ def escape_pattern(pattern: str) -> str:
 def join_patterns(patterns: Iterable[str]) -> str:
     """Return one text of several patterns; `split_patterns` divides the text again."""
     return _SEPARATOR.join(map(escape_pattern, patterns))
+
+
+def to_arguments(words: Mapping[str, object]) -> list[str]:
+    """The options of a command: `{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
+    return [text for name, value in words.items() for text in _argument(name, value)]
+
+
+def _argument(name: str, value: object) -> list[str]:
+    option = f"--{name.replace('_', '-')}"
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [option]
+    texts = map(str, value if isinstance(value, list | tuple) else [value])
+    return [f"{option}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for text in texts]
 
 
 def only_these(names: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
 from offsite.model.names import amount
 from offsite.model.plain import plain
+from offsite.model.selection import to_arguments
 from offsite.model.units import format_time
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup
@@ -35,7 +36,7 @@ from offsite.serve.answers import STATUS_MEANINGS, answer, status_of
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.tokens import Caller
 from offsite.serve.v1.jobs import begin_job, make_job_request
-from offsite.serve.v1.requests import TheCaller, TheSite, to_arguments
+from offsite.serve.v1.requests import TheCaller, TheSite
 
 _STATES = {
     CheckpointStatus.DOES_NOT_EXIST: "DOES_NOT_EXIST",

@@ -15,11 +15,10 @@ from offsite.checkpoint.options import parse_participants
 from offsite.cli.app import app
 from offsite.cli.commands.checkpoint import TakeOptions
 from offsite.generations.request import GenerationInput, parse_generations
-from offsite.model.selection import PATTERN_OPTIONS, split_patterns
+from offsite.model.selection import PATTERN_OPTIONS, split_patterns, to_arguments
 from offsite.operator.decide.options import option_words, parse_parameters
 from offsite.restore.options import parse_restore
 from offsite.serve.pages.page import split_list
-from offsite.serve.v1.requests import to_arguments
 from offsite.table.options import read_options
 
 REGEX = "regex:^rx-[0-9]{1,3}$"

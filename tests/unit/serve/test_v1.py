@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.checkpoint.status import Checkpoints
-from offsite.serve.v1.requests import to_arguments
+from offsite.model.selection import to_arguments
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import FakedClusters
 

@@ -14,7 +14,7 @@ from offsite.cli.commands.groups import records_flag as same
 from offsite.cli.commands.groups import render_applied as render_groups
 from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOptions, backup_to_restore, named_backup
 from offsite.cli.options import BackupName, Output, Records, Repo, Yes, takes
-from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, can_ask, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
 from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.restore import render_restore_plan, render_what_came_back
@@ -104,6 +104,8 @@ def run(
     compared with the backup: exit code 13 for a difference. Exit code 3: the contents of the backup are restored, but
     were empty, or could not all be read back, or some consumer groups were refused, or some keys or values still begin
     as those with a schema id of the source do. With --archive an archive of another tool is restored, as if imported.
+    On a terminal, without --backup, the command asks what to restore and where, and prints the command that needs no
+    answers.
     """
     with telling(notices, command="restore run", repo=options.repo or "", backup=options.backup or "") as news:
         _run(options, engine, news, verify=verify, take_over=take_over, yes=yes, output=output)
@@ -121,6 +123,8 @@ def _run(
 ) -> None:
     from offsite.restore.plan_report import report_plan
 
+    if not yes and output is OutputFormat.TABLE:
+        options = _asked(options, engine, verify=verify, take_over=take_over)
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
         spark(
@@ -145,6 +149,17 @@ def _run(
     leaves_ids = result.schema_ids is not None and result.schema_ids.left > 0
     if leaves_ids or (verify and result.verified is None):
         raise typer.Exit(EXIT_PARTIAL)
+
+
+def _asked(options: RestoreRunOptions, engine: SparkOptions, *, verify: bool, take_over: bool) -> RestoreRunOptions:
+    """The options, with the answers of a person where nothing says what to restore."""
+    if options.backup is not None or options.archive is not None or not can_ask():
+        return options
+    from offsite.cli.commands.restore_questions import ask_restore, same_command
+
+    options = ask_restore(options)
+    tell(f"the same without questions: {same_command(options, engine, verify=verify, take_over=take_over)}")
+    return options
 
 
 def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:

@@ -20,13 +20,14 @@ from starlette.responses import RedirectResponse
 from offsite.jobs.ask import SEARCH, JobRequest, cancel_job, find_repeated_job
 from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
 from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.selection import to_arguments
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.serve.pages.look import TAGS
 from offsite.serve.pages.page import ONCE, page, parse_number, read_form, split_list
 from offsite.serve.site import SOURCE, ClusterAddress, Site
 from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
 from offsite.serve.v1.read import SearchBody, search_command
-from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words, to_arguments
+from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words
 from offsite.serve.v1.restores import (
     ConfirmableRestore,
     RestoreBody,

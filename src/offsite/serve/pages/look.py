@@ -22,7 +22,7 @@ from offsite.groups.report import show_groups
 from offsite.log.range import TopicPartition
 from offsite.model.errors import UserError
 from offsite.model.names import amount
-from offsite.model.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS, to_arguments
 from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
 from offsite.overview.status import BackupStatus
@@ -36,7 +36,7 @@ from offsite.serve.pages.page import page, parse_number
 from offsite.serve.site import Site
 from offsite.serve.v1.plans import make_retention_plan
 from offsite.serve.v1.read import RecordsQuery, read_records
-from offsite.serve.v1.requests import BackupName, CheckpointId, TheCaller, TheSite, to_arguments
+from offsite.serve.v1.requests import BackupName, CheckpointId, TheCaller, TheSite
 from offsite.table.shown_record import ShownRecord
 
 WIDTH = 240

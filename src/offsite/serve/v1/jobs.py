@@ -33,6 +33,7 @@ from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, JobNotBegun
 from offsite.model.journal import noted
 from offsite.model.plain import plain
+from offsite.model.selection import to_arguments
 from offsite.serve.answers import answer
 from offsite.serve.site import ClusterAddress, Site
 from offsite.serve.tokens import Caller
@@ -44,7 +45,6 @@ from offsite.serve.v1.requests import (
     TheCaller,
     TheSite,
     sent_words,
-    to_arguments,
     with_words,
 )
 

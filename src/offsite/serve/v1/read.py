@@ -26,7 +26,7 @@ from offsite.metastore.status import MetastoreStatusReport
 from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.errors import TooManyJobs
 from offsite.model.journal import noted
-from offsite.model.selection import ALL_GROUPS
+from offsite.model.selection import ALL_GROUPS, to_arguments
 from offsite.model.units import MIB
 from offsite.overview.comparison import SourceComparison
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
@@ -49,7 +49,6 @@ from offsite.serve.v1.requests import (
     TheSite,
     check_bounded,
     sent_words,
-    to_arguments,
 )
 from offsite.table.search import RecordsRequest, cat_records, plan_records
 from offsite.table.shown_record import ShownRecord

@@ -26,7 +26,6 @@ from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, PlanChanged
 from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.plain import plain
-from offsite.model.selection import PATTERN_OPTIONS, escape_pattern
 from offsite.serve.answers import STATUS_MEANINGS, ProblemAnswer
 from offsite.serve.site import Site
 from offsite.serve.tokens import Caller
@@ -105,21 +104,6 @@ def check_bounded(words: Mapping[str, Any]) -> None:
 def sent_words(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a request that are set."""
     return {name: value for name, value in body.model_dump(exclude_none=True).items() if name not in but}
-
-
-def to_arguments(words: Mapping[str, object]) -> list[str]:
-    """`{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
-    return [text for name, value in words.items() for text in _argument(name, value)]
-
-
-def _argument(name: str, value: object) -> list[str]:
-    option = f"--{name.replace('_', '-')}"
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [option]
-    texts = map(str, value if isinstance(value, list | tuple) else [value])
-    return [f"{option}={escape_pattern(text) if name in PATTERN_OPTIONS else text}" for text in texts]
 
 
 def _field(word: DeclaredOption) -> Any:  # noqa: ANN401  # as pydantic wants it

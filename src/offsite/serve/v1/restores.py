@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from offsite.jobs.ask import JobRequest
+from offsite.model.selection import to_arguments
 from offsite.model.units import format_time
 from offsite.restore.options import RestoreWords, parse_restore
 from offsite.restore.plan import prepare_restore
@@ -30,7 +31,6 @@ from offsite.serve.v1.requests import (
     check_confirmed,
     make_confirmation,
     sent_words,
-    to_arguments,
     with_words,
 )
 
