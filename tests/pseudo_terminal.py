@@ -29,16 +29,18 @@ class Terminal:
     """A terminal of so many columns and lines: `typed` goes in, `shown` is all that came out, with control codes."""
 
     def __init__(self, *, columns: int = 100, lines: int = 30) -> None:
+        self.columns, self.lines = columns, lines
         self._keyboard, self.end = pty.openpty()
         fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.shown = ""
+        self._is_closed = False
 
     def type(self, text: str) -> None:
         os.write(self._keyboard, text.encode())
 
     def read(self, *, wait_s: float = 0.0) -> str:
         """Take what has come out until now."""
-        while select.select([self._keyboard], [], [], wait_s)[0]:
+        while not self._is_closed and select.select([self._keyboard], [], [], wait_s)[0]:
             try:
                 data = os.read(self._keyboard, 65536)
             except OSError:  # nobody has the other end open
@@ -61,6 +63,8 @@ class Terminal:
             self.read(wait_s=0.1)
 
     def close(self) -> None:
+        self.read()
+        self._is_closed = True
         for number in (self.end, self._keyboard):
             with contextlib.suppress(OSError):
                 os.close(number)
@@ -76,6 +80,8 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> Iterator[Te
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             stream: IO[str] = opened.enter_context(open(terminal.end, mode, closefd=False))
             monkeypatch.setattr(sys, name, stream)
+        for name, size in (("COLUMNS", terminal.columns), ("LINES", terminal.lines)):
+            monkeypatch.setenv(name, str(size))  # the streams with the numbers 0 to 2 are not this terminal
         yield terminal
         sys.stderr.flush()
         terminal.read()

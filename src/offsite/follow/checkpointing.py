@@ -63,6 +63,11 @@ class Checkpointing:
         self._taking: int | None = None
         self._has_caught_up = self._is_asked = False
 
+    @property
+    def due_in_s(self) -> float | None:
+        """Seconds until the next checkpoint of the schedule, at most 0 if due; None without a schedule."""
+        return None if not self._is_wanted or self._every_s is None else self._due_s - self._clock.monotonic_s()
+
     def prepare(self, backup: Backup) -> None:
         """Prepare a checkpoint if one is requested or due: participants save their states. To be called before a round
         reads anything. A failing participant fails the checkpoint. Raises no `OffsiteError`."""

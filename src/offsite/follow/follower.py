@@ -149,6 +149,11 @@ class Follower:
         """The newest commit when the first round began; None: no round has begun."""
         return self._since
 
+    @property
+    def checkpoint_in_s(self) -> float | None:
+        """Seconds until the next checkpoint of the schedule, at most 0 if due; None without a schedule."""
+        return self._checkpoints.due_in_s
+
     def run(self) -> None:
         """Run rounds without end. Raises an error that cannot be waited out, or lasted too long."""
         try:

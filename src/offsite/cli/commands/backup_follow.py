@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.backup.options import parse_limits
 from offsite.checkpoint.options import parse_participants, parse_zeebe, zeebe_participants
+from offsite.cli.live import LiveScreen, can_be_live
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.telling import Telling, tell_round
 from offsite.cli.views.backup import OutageLines, render_commit
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsite.cli.backup_options import BackupRunOptions
-    from offsite.follow.follower import Round
+    from offsite.cli.live import Frame
+    from offsite.engine.runner import RunProgress
+    from offsite.follow.follower import Follower, Round
     from offsite.follow.options import FollowOptions
+    from offsite.model.clock import Clock
+    from offsite.monitor.view import FollowView
 
 T = TypeVar("T")
 
@@ -53,8 +58,9 @@ def follow_backup(
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), durations)
     participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
-    changes = news.changes()
-    shown, lines, clock = _CommitPrinter(output), OutageLines(SystemClock()), SystemClock()
+    changes, lines, clock = news.changes(), OutageLines(SystemClock()), SystemClock()
+    is_live = output is OutputFormat.TABLE and can_be_live()
+    shown = _CommitPrinter(output, only_troubles=is_live)
     view = FollowView(
         backup=request.backup, interval_s=following.times.interval_s, started_ms=clock.now_ms(), durations=durations
     )
@@ -65,12 +71,17 @@ def follow_backup(
             monitor = MonitorServer(view, listen=following.metrics, clock=clock, waiting=partial(waiting_now, clock))
             server = opened.enter_context(monitor)
             note(f"metrics on http://{server.address}/metrics")
+        screen = _FollowScreen(view, clock)
+
+        def with_notices(show: Callable[[FollowView], None]) -> Callable[[FollowView], None]:
+            return lambda view: show(replace(view, notices=news.counts()))
+
         watch = FollowWatch(
             view,
             backup=partial(repository.backup, request.backup),
             settings=cluster.admin,
             clock=clock,
-            show=lambda view: server.show(replace(view, notices=news.counts())) if server is not None else None,
+            show=screen.show if server is None else _both(with_notices(server.show), screen.show),
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.copy", limits=limits))
@@ -95,11 +106,12 @@ def follow_backup(
                 on_outage=_both(_both(lines, watch.outage), changes.outage),
             ),
             clock=clock,
-            on_round=_both(told_round, watch.round) if server is not None else told_round,
-            on_progress=watch.progress,
+            on_round=_both(told_round, _both(screen.round, watch.round)) if server or is_live else told_round,
+            on_progress=_both(screen.progress, watch.progress),
         )
         try:
-            follower.run()
+            with LiveScreen(partial(screen.frame, follower)) if is_live else nullcontext():
+                follower.run()
         except KeyboardInterrupt:
             note(f"stopped: {describe_new_commits(repository, request.backup, since=follower.since)}")
 
@@ -119,11 +131,52 @@ def leave_in_time() -> None:
 
 
 class _CommitPrinter:
-    """Prints the rounds for people and scripts."""
+    """Prints the rounds for people and scripts. `only_troubles`: not those of which there is no more to say than that
+    they are committed, because a screen shows the last commit."""
 
-    def __init__(self, output: OutputFormat) -> None:
+    def __init__(self, output: OutputFormat, *, only_troubles: bool) -> None:
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._only_troubles = only_troubles
 
     def round(self, completed: Round) -> None:
-        if completed.result is not None:
+        if completed.result is None:
+            return
+        if not self._only_troubles or len(list(render_commit(completed.result))) > 1:
             emit(completed.result, output=self._output, render=render_commit)
+
+
+class _FollowScreen:
+    """What a run has told of itself, for a screen. Told by the run's thread, read by that of the screen: each value is
+    replaced as a whole."""
+
+    def __init__(self, view: FollowView, clock: Clock) -> None:
+        from offsite.cli.views.live import Rates
+
+        self._view, self._clock, self._rates = view, clock, Rates()
+        self._progress: RunProgress | None = None
+        self._is_copying = False
+
+    def show(self, view: FollowView) -> None:
+        self._view = view
+
+    def progress(self, now: RunProgress) -> None:
+        self._progress, self._is_copying = now, True
+
+    def round(self, completed: Round) -> None:
+        """Take a finished round: nothing is being copied now, and progress of an earlier round counts no more."""
+        from offsite.cli.views.live import topic_ends
+
+        self._progress, self._is_copying = self._progress if self._is_copying else None, False
+        self._rates.look(topic_ends(completed.state), now_s=self._clock.monotonic_s())
+
+    def frame(self, follower: Follower) -> Frame:
+        from offsite.cli.views.live import Activity, follow_frame
+        from offsite.monitor.waiting import waiting_now
+
+        activity = Activity(
+            progress=self._progress,
+            is_copying=self._is_copying,
+            waiting=waiting_now(self._clock),
+            checkpoint_in_s=follower.checkpoint_in_s,
+        )
+        return follow_frame(self._view, self._rates, activity, now_ms=self._clock.now_ms())

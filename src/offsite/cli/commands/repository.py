@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.live import can_be_live
 from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places, takes
 from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
 from offsite.cli.telling import NoticeOptions, telling
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
 
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Also write the status into this file, as one page with plots.")
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        help="On a terminal, read the status every 5 seconds and show it in place, with the growth of topics, until "
+        "Ctrl-C. Elsewhere it is printed once.",
+    ),
 ]
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
@@ -125,16 +134,25 @@ def status(  # the options of the command
     against: Against = None,
     kafka_config: KafkaConfigFile = None,
     html: HtmlFile = None,
+    watch: Watch = False,
     records: Records = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Am I safe? All backups on one screen.
 
-    Exit code 3 when something needs attention, 13 when something is damaged or gone. With --against every topic is also compared with the living cluster: what is not backed up yet, and what the
-    cluster has lost.
+    Exit code 3 when something needs attention, 13 when something is damaged or gone. With --against every topic is also
+    compared with the living cluster: what is not backed up yet, and what the cluster has lost.
     """
+    if watch and (html is not None or against is not None):
+        other = "--html" if html is not None else "--against"
+        raise BadOption(f"--watch and {other} do not go together", hint=f"omit --watch, or {other}")
     with telling(notices, command="status", repo=repo, backup="") as news:
         repository = open_repository(repo, looks=True, records=records)
+        if watch and output is OutputFormat.TABLE and can_be_live():
+            from offsite.cli.commands.status_watch import StatusWatch
+            from offsite.model.clock import SystemClock
+
+            StatusWatch(repository, SystemClock()).run()
         report = _read_status(repository, against, kafka_config)
         if html is not None:
             _write_page(repository, report, html)
