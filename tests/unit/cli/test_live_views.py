@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from offsite.backup.outages import Outage
+from offsite.cli.app import app
 from offsite.cli.commands.status_watch import StatusWatch
 from offsite.cli.views.live import Activity, Rates, follow_frame
 from offsite.engine.runner import RunProgress
 from offsite.model.clock import SystemClock
-from offsite.model.errors import KafkaUnreachable, StoreUnreachable
+from offsite.model.errors import BadOption, KafkaUnreachable, StoreUnreachable
 from offsite.monitor.view import FollowView, TopicView
 from offsite.monitor.waiting import Waiting
 from offsite.repository.repository import Repository
@@ -59,6 +61,10 @@ def test_a_run_that_has_just_begun_says_what_is_not_known() -> None:
         "held back: no",
         "copying: nothing at the moment",
     ]
+
+
+def test_a_run_that_has_ended_says_so() -> None:
+    assert lines(view(rounds=1), Activity(has_ended=True))[0] == "backup shop: catching up; ran for 4 min 05 s"
 
 
 def test_what_is_behind_is_named_the_largest_first() -> None:
@@ -143,3 +149,13 @@ def test_the_status_is_watched_with_growth_and_told_when_the_store_is_away(
     watch.look_again()
     assert watch.frame.lines[0].startswith("not read at ")
     assert watch.frame.lines[1].startswith("SAFE")
+
+
+def test_the_watched_status_is_printed_once_without_a_terminal_and_writes_no_page(tmp_path: Path) -> None:
+    run_once(new_backup(open_store(str(tmp_path / "repository"))))
+    words = ["status", "--repo", str(tmp_path / "repository")]
+    once, watched = CliRunner().invoke(app, words), CliRunner().invoke(app, [*words, "--watch"])
+    assert (watched.exit_code, watched.output.split()[:2]) == (once.exit_code, once.output.split()[:2])
+    refused = CliRunner().invoke(app, [*words, "--watch", "--html", str(tmp_path / "page.html")])
+    assert isinstance(refused.exception, BadOption)
+    assert not (tmp_path / "page.html").exists()

@@ -111,7 +111,10 @@ def follow_backup(
         )
         try:
             with LiveScreen(partial(screen.frame, follower)) if is_live else nullcontext():
-                follower.run()
+                try:
+                    follower.run()
+                finally:
+                    screen.end()
         except KeyboardInterrupt:
             note(f"stopped: {describe_new_commits(repository, request.backup, since=follower.since)}")
 
@@ -154,10 +157,13 @@ class _FollowScreen:
 
         self._view, self._clock, self._rates = view, clock, Rates()
         self._progress: RunProgress | None = None
-        self._is_copying = False
+        self._is_copying = self._has_ended = False
 
     def show(self, view: FollowView) -> None:
         self._view = view
+
+    def end(self) -> None:
+        self._has_ended = True
 
     def progress(self, now: RunProgress) -> None:
         self._progress, self._is_copying = now, True
@@ -175,8 +181,9 @@ class _FollowScreen:
 
         activity = Activity(
             progress=self._progress,
-            is_copying=self._is_copying,
-            waiting=waiting_now(self._clock),
-            checkpoint_in_s=follower.checkpoint_in_s,
+            is_copying=self._is_copying and not self._has_ended,
+            waiting=None if self._has_ended else waiting_now(self._clock),
+            checkpoint_in_s=None if self._has_ended else follower.checkpoint_in_s,
+            has_ended=self._has_ended,
         )
         return follow_frame(self._view, self._rates, activity, now_ms=self._clock.now_ms())

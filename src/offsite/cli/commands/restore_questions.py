@@ -39,6 +39,7 @@ _POINTS_LISTED = 10
 _NAMED_MAX = 5
 _ALL, _NEWEST = "all", "newest"
 _OWN_NAMES, _NEW_NAMES = "1", "2"
+_NOT_GIVEN: tuple[object, ...] = (None, [], ())
 _POINT_WORDS = ("commit", "committed_at", "checkpoint", "at", "offsets_file", "before", "as_of_head")
 
 
@@ -63,7 +64,7 @@ def ask_restore(options: RestoreRunOptions) -> RestoreRunOptions:
     words = options.words.copy()
     if not words.get("topics") and not words.get("partitions"):
         words["topics"] = _ask_topics(backup)
-    if not any(words.get(name) for name in _POINT_WORDS):
+    if all(words.get(name) in _NOT_GIVEN for name in _POINT_WORDS):
         words.update(_ask_point(backup))
     bootstrap, there = _ask_cluster(options)
     if not words.get("rename"):
@@ -83,7 +84,7 @@ def _given(options: RestoreRunOptions | SparkOptions) -> dict[str, object]:
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     if (words := values.pop("words", None)) is not None:
         defaults, values = defaults | dict(with_defaults(RestoreWords, {})), values | words
-    return {name: value for name, value in values.items() if value not in (None, [], ()) and value != defaults[name]}
+    return {name: value for name, value in values.items() if value not in _NOT_GIVEN and value != defaults[name]}
 
 
 def _ask_repository(repo: str | None) -> tuple[str, Repository]:

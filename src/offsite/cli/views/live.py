@@ -59,14 +59,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a run is doing beside its last round. `progress`: of the tasks of the round under way (`is_copying`), or of
-    the newest round; None where it had no tasks. `waiting`: what the run waits for. `checkpoint_in_s`: seconds until
-    the next checkpoint, None without a schedule."""
+    """What a run is doing beside its last round; nothing any more once it `has_ended`. `progress`: of the tasks of the
+    round under way (`is_copying`), or of the newest round; None where it had no tasks. `waiting`: what the run waits
+    for. `checkpoint_in_s`: seconds until the next checkpoint, None without a schedule."""
 
     progress: RunProgress | None = None
     is_copying: bool = False
     waiting: Waiting | None = None
     checkpoint_in_s: float | None = None
+    has_ended: bool = False
 
 
 def follow_frame(view: FollowView, rates: Rates, activity: Activity, *, now_ms: int) -> Frame:
@@ -105,7 +106,8 @@ def _rate(rate: float | None) -> str:
 
 def _follow_lines(view: FollowView, activity: Activity, now_ms: int) -> Iterator[str]:
     state, lasted = view.state.value.replace("_", " "), _ago(view.started_ms, now_ms)
-    yield f"backup {view.backup}: {state}; running for {lasted}, Ctrl-C ends the run in order"
+    lasts = f"ran for {lasted}" if activity.has_ended else f"running for {lasted}, Ctrl-C ends the run in order"
+    yield f"backup {view.backup}: {state}; {lasts}"
     yield f"  last commit: {_last_commit(view, now_ms)}"
     yield f"  behind: {_behind(view)}"
     yield f"  held back: {', '.join(_holding_back(view, activity, now_ms)) or 'no'}"
