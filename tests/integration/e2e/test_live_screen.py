@@ -23,10 +23,10 @@ COMMIT_LINE = re.compile(r"^commit \d+ at", re.MULTILINE)
 
 @contextmanager
 def following(
-    broker: SandboxInfo, folder: Path, pattern: str, **more: str
+    broker: SandboxInfo, folder: Path, pattern: str, *options: str, **more: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
     succeed("init", folder / "repo")
-    words = ["backup", "follow", "--backup", "b", "--topics", pattern, "--interval", "300ms", "--every", "1h"]
+    words = ["backup", "follow", "--backup", "b", "--topics", pattern, "--interval", "300ms", *options]
     place = {"OFFSITE_REPO": str(folder / "repo"), "OFFSITE_BOOTSTRAP": broker.bootstrap, MARK: str(folder)}
     environment = clean_environment({"TERM": "xterm-256color", **place, **more})
     with running_at_terminal([str(OFFSITE), *words], environment, columns=120, lines=12) as (process, terminal):
@@ -41,7 +41,7 @@ def test_a_follower_shows_what_it_does_in_one_place_and_its_last_state_stays(
     broker: SandboxInfo, tmp_path: Path
 ) -> None:
     pattern, topics = make(Cluster(broker.bootstrap), 8)
-    with producing(broker.bootstrap, topics), following(broker, tmp_path, pattern) as (_, terminal):
+    with producing(broker.bootstrap, topics), following(broker, tmp_path, pattern, "--every", "1h") as (_, terminal):
         terminal.wait_for("backup b: starting", "backup b: following", "records/s", topics[0], "more topics")
     text = terminal.text
     assert COMMIT_LINE.search(text) is None, "commits are on the screen"
@@ -51,6 +51,18 @@ def test_a_follower_shows_what_it_does_in_one_place_and_its_last_state_stays(
     assert "and 4 more topics" in last
     assert re.search(r"stopped: \d+ commits?, the newest is commit", last), "the screen stays above what is said after"
     assert "\x1b[?1049h" not in terminal.shown
+
+
+def test_the_screen_names_the_limits_that_hold_the_run_back(broker: SandboxInfo, tmp_path: Path) -> None:
+    pattern, topics = make(Cluster(broker.bootstrap), 1)
+    with (
+        producing(broker.bootstrap, topics),
+        following(broker, tmp_path, pattern, "--read-limit", "50kB") as (
+            _,
+            terminal,
+        ),
+    ):
+        terminal.wait_for("held back: by the limits of the command, ", " of all tasks together", "copying: ", "task")
 
 
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
