@@ -57,8 +57,7 @@ class Terminal:
     def wait_for(self, *texts: str) -> None:
         """Wait until each text has come out behind the one before."""
         deadline_s = time.monotonic() + PATIENCE_S
-        pattern = ".*".join(map(re.escape, texts))
-        while re.search(pattern, self.text, re.DOTALL) is None:
+        while not _in_order(texts, self.text):
             assert time.monotonic() < deadline_s, f"{texts} is not on the terminal:\n{self.text}"
             self.read(wait_s=0.1)
 
@@ -115,3 +114,12 @@ def running_at_terminal(
         process.kill()
         process.wait()
         terminal.close()
+
+
+def _in_order(texts: Sequence[str], shown: str) -> bool:
+    position = 0
+    for text in texts:
+        if (start := shown.find(text, position)) < 0:
+            return False
+        position = start + len(text)
+    return True

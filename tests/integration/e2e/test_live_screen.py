@@ -18,7 +18,8 @@ from tests.processes import processes_with, wait_until
 from tests.pseudo_terminal import INTERRUPT, PATIENCE_S, Terminal, running_at_terminal
 
 MARK = "OFFSITE_SCREEN_TEST"
-COMMIT_LINE = re.compile(r"^commit \d+ at", re.MULTILINE)
+COMMIT_LINE = re.compile(r"^commit \d+ at.*\n(?!  )", re.MULTILINE)
+"""Of a commit about which there is no more to say."""
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def test_a_follower_shows_what_it_does_in_one_place_and_its_last_state_stays(
     assert "next checkpoint: in " in text
     assert "held back: no" in text
     last = text[text.rindex("backup b: following; ran for") :]
-    assert "and 4 more topics" in last
+    assert re.search(r"and \d more topics", last)
     assert re.search(r"stopped: \d+ commits?, the newest is commit", last), "the screen stays above what is said after"
     assert "\x1b[?1049h" not in terminal.shown
 
