@@ -73,15 +73,17 @@ def follow_backup(
             note(f"metrics on http://{server.address}/metrics")
         screen = _FollowScreen(view, clock)
 
-        def with_notices(show: Callable[[FollowView], None]) -> Callable[[FollowView], None]:
-            return lambda view: show(replace(view, notices=news.counts()))
+        def show(now: FollowView) -> None:
+            screen.show(now)
+            if server is not None:
+                server.show(replace(now, notices=news.counts()))
 
         watch = FollowWatch(
             view,
             backup=partial(repository.backup, request.backup),
             settings=cluster.admin,
             clock=clock,
-            show=screen.show if server is None else _both(with_notices(server.show), screen.show),
+            show=show,
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(engine.choice(), preload="offsite.backup.copy", limits=limits))
