@@ -69,6 +69,10 @@ class Terminal:
                 os.close(number)
 
 
+_SIZES = "COLUMNS", "LINES"
+"""Variables that count instead of a terminal's size; the workers of a test run have them."""
+
+
 @contextlib.contextmanager
 def at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> Iterator[Terminal]:
     """This process reads and writes on a terminal, where `typed` was typed ahead, and then the end of the input."""
@@ -79,7 +83,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> Iterator[Te
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             stream: IO[str] = opened.enter_context(open(terminal.end, mode, closefd=False))
             monkeypatch.setattr(sys, name, stream)
-        for name, size in (("COLUMNS", terminal.columns), ("LINES", terminal.lines)):
+        for name, size in zip(_SIZES, (terminal.columns, terminal.lines), strict=True):
             monkeypatch.setenv(name, str(size))  # the streams with the numbers 0 to 2 are not this terminal
         yield terminal
         sys.stderr.flush()
@@ -93,6 +97,7 @@ def running_at_terminal(
 ) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
     """A process whose terminal this is: Ctrl-C typed there interrupts it."""
     terminal = Terminal(columns=columns, lines=lines)
+    own_size = {name: text for name, text in environment.items() if name not in _SIZES}
 
     def begin() -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -101,7 +106,7 @@ def running_at_terminal(
 
     process = subprocess.Popen(
         arguments,
-        env=dict(environment),
+        env=own_size,
         stdin=terminal.end,
         stdout=terminal.end,
         stderr=terminal.end,

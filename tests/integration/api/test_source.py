@@ -6,6 +6,8 @@ import re
 import time
 from html import unescape
 
+import pytest
+
 from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from tests.integration.api.conftest import Serve
@@ -18,6 +20,7 @@ INTERVAL_S = 5
 HTML = {"Accept": "text/html"}
 
 
+@pytest.mark.soak
 def test_a_deleted_topic_is_noticed_within_two_intervals(
     serve: Serve, repository: Repository, source: tuple[Cluster, str]
 ) -> None:

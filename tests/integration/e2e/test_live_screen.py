@@ -54,6 +54,7 @@ def test_a_follower_shows_what_it_does_in_one_place_and_its_last_state_stays(
     assert "\x1b[?1049h" not in terminal.shown
 
 
+@pytest.mark.soak
 def test_the_screen_names_the_limits_that_hold_the_run_back(broker: SandboxInfo, tmp_path: Path) -> None:
     pattern, topics = make(Cluster(broker.bootstrap), 1)
     with (
@@ -66,6 +67,7 @@ def test_the_screen_names_the_limits_that_hold_the_run_back(broker: SandboxInfo,
         terminal.wait_for("held back: by the limits of the command, ", " of all tasks together", "copying: ", "task")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
 def test_a_terminal_that_draws_nothing_has_a_line_for_each_commit(
     broker: SandboxInfo, tmp_path: Path, more: dict[str, str]

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from offsite.demo.data import BASE_MS, DemoMessage
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.command import offsite, start, succeed
@@ -16,6 +18,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
 
 
+@pytest.mark.soak
 def test_a_backup_a_check_a_drill_a_restore_and_a_following_run_are_told(broker: SandboxInfo, tmp_path: Path) -> None:
     topic = Cluster(broker.bootstrap).make_topic()
     produce_to(broker.bootstrap, topic, [DemoMessage(key=b"s3cret-key", value=b"s3cret-value", timestamp_ms=BASE_MS)])
