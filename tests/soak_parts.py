@@ -60,7 +60,12 @@ PARTS: Mapping[str, Sequence[str]] = {
     "logins-iam": (f"{_LOGINS}[iam",),
     "logins-kerberos": (f"{_LOGINS}[kerberos",),
     "metastore": ("tests/integration/metastore/",),
-    "registries": ("tests/integration/schemas/", "tests/integration/e2e/test_restored_ids.py"),
+    "notices": ("tests/unit/notify/", "tests/unit/cli/test_telling.py"),
+    "registries": (
+        "tests/integration/schemas/",
+        f"{_E2E}/test_restored_ids.py",
+        "tests/unit/restore/test_restored_schema_ids.py",
+    ),
     "retention": (f"{_PIPELINE}/test_retention_soak.py",),
     "schedules-backups": ("tests/integration/schedules/test_schedules.py::test_many_backups",),
     "schedules-restores": ("tests/integration/schedules/test_schedules.py::test_many_restores",),

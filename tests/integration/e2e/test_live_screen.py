@@ -38,6 +38,7 @@ def following(
     wait_until(lambda: not processes_with(MARK, str(folder)), "every process to end")
 
 
+@pytest.mark.soak
 def test_a_follower_shows_what_it_does_in_one_place_and_its_last_state_stays(
     broker: SandboxInfo, tmp_path: Path
 ) -> None:

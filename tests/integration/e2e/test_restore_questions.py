@@ -32,6 +32,7 @@ def environment(broker: SandboxInfo, site: Site, tmp_path: Path) -> dict[str, st
     return clean_environment({**place, MARK: str(tmp_path)})
 
 
+@pytest.mark.soak
 def test_a_topic_comes_back_by_answers_alone_and_the_told_command_continues(
     site: Site, topic: str, environment: dict[str, str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -142,12 +143,20 @@ def test_a_second_ctrl_c_kills_a_hook_and_the_outcome_stays(tmp_path: Path) -> N
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=15)
+    printed = interrupted_until_it_ends(process)
 
     assert process.returncode == 0
     assert json.loads(printed)["notices"][0]["problem"].startswith("it was killed")
     assert is_gone(int((tmp_path / "running").read_text()))
+
+
+def interrupted_until_it_ends(process: subprocess.Popen[str]) -> str:
+    """What it prints. Two signals that come before a busy machine lets it handle the first are one."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=8)[0]
+    raise AssertionError("it does not end")
 
 
 def test_a_terminating_run_gives_its_hooks_what_is_left_of_its_seconds(tmp_path: Path) -> None:
@@ -208,7 +217,7 @@ def test_a_wrong_hook_is_refused_before_anything_is_done(tmp_path: Path, words: 
     assert "error[OFF-0202]" in said
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_messages_and_pings_that_fail_change_nothing_but_the_notices(tmp_path: Path) -> None:
     file = tmp_path / "notify.properties"
     file.write_text("ping = http://127.0.0.1:9/s3cret\nsend = json://user:s3cret@127.0.0.1:9/\n")

@@ -199,9 +199,9 @@ def smtp_sink() -> Iterator[tuple[int, list[str]]]:
     ("answer", "problem", "longest_s"),
     [
         (server_error, "it was not accepted, or nobody answers", 20.0),
-        (redirect, "it was not accepted, or nobody answers", 20.0),
-        (hang, "it takes too long", 20.0),
-        (flood, "", 20.0),
+        pytest.param(redirect, "it was not accepted, or nobody answers", 20.0, marks=pytest.mark.soak),
+        pytest.param(hang, "it takes too long", 20.0, marks=pytest.mark.soak),
+        pytest.param(flood, "", 20.0, marks=pytest.mark.soak),
     ],
 )
 def test_a_server_that_misbehaves_holds_nobody_up(answer: Answer, problem: str, longest_s: float) -> None:
@@ -218,7 +218,9 @@ def test_a_server_that_misbehaves_holds_nobody_up(answer: Answer, problem: str, 
     assert "s3cret" not in repr(deliveries)
 
 
-@pytest.mark.parametrize("answer", [server_error, redirect, hang, flood])
+@pytest.mark.parametrize(
+    "answer", [hang, *(pytest.param(answer, marks=pytest.mark.soak) for answer in (server_error, redirect, flood))]
+)
 def test_a_ping_to_a_server_that_misbehaves_holds_nobody_up(answer: Answer) -> None:
     began_s = time.monotonic()
     with served(answer) as requests:
@@ -231,6 +233,7 @@ def test_a_ping_to_a_server_that_misbehaves_holds_nobody_up(answer: Answer) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_nobody_at_an_address_is_told_and_a_wrong_url_too() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -134,7 +134,7 @@ def test_the_same_registry_gets_nothing(site: Site, registry: SchemaRegistryServ
 
 
 @pytest.mark.parametrize("offsets", ["preserve", "translate"])
-@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("codec", [0, 4, *(pytest.param(codec, marks=pytest.mark.soak) for codec in (1, 2, 3))])
 def test_over_taken_ids_the_records_are_rewritten(  # noqa: PLR0917
     site: Site, registry: SchemaRegistryServer, there: SchemaRegistryServer, ids: FramedIds, offsets: str, codec: int
 ) -> None:

@@ -140,7 +140,13 @@ BUGS: tuple[Patch, ...] = (
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, id=bug.__name__, marks=pytest.mark.soak if bug is a_switch_removes_at_once else ())
+        for bug in BUGS
+    ],
+)
 def test_a_seeded_bug_breaks_a_promise(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((BrokenPromise, DamagedObject)):  # a broken ledger also stops who reads it
