@@ -159,21 +159,21 @@ def source(
     site.backup(backup)
     compared = None if site.watch is None else site.watch.comparison(backup)
     matching = [topic for topic in compared.topics if find in topic.topic] if compared else []
+    return page(request, "source.html", backup=backup, source=compared, find=find, **_topics_of_page(matching, number))
+
+
+def _topics_of_page(matching: Sequence[object], number: int) -> dict[str, Any]:
+    """The topics of page `number`, or of the last one, and what a page says of where it is."""
     pages = max(1, -(-len(matching) // _TOPICS_SHOWN))
     first = (min(number, pages) - 1) * _TOPICS_SHOWN
-    return page(
-        request,
-        "source.html",
-        backup=backup,
-        source=compared,
-        topics=matching[first : first + _TOPICS_SHOWN],
-        find=find,
-        total=len(matching),
-        first=first + 1 if matching else 0,
-        page=min(number, pages),
-        pages=pages,
-        shown_pages=range(1, min(pages, _PAGES_SHOWN) + 1),
-    )
+    return {
+        "topics": matching[first : first + _TOPICS_SHOWN],
+        "total": len(matching),
+        "first": first + 1 if matching else 0,
+        "page": min(number, pages),
+        "pages": pages,
+        "shown_pages": range(1, min(pages, _PAGES_SHOWN) + 1),
+    }
 
 
 @router.get("/declared")
@@ -196,23 +196,9 @@ def topics(
 ) -> Response:
     detail = show_backup(site.cached_backup(backup))
     matching = [topic for topic in detail.topics if find in topic.topic]
-    pages = max(1, -(-len(matching) // _TOPICS_SHOWN))
-    first = (min(number, pages) - 1) * _TOPICS_SHOWN
-    shown = matching[first : first + _TOPICS_SHOWN]
-    return page(
-        request,
-        "backup.html",
-        backup=backup,
-        detail=detail,
-        topics=shown,
-        bars=make_bars(shown, detail.holes),
-        find=find,
-        total=len(matching),
-        first=first + 1 if shown else 0,
-        page=min(number, pages),
-        pages=pages,
-        shown_pages=range(1, min(pages, _PAGES_SHOWN) + 1),
-    )
+    of_page = _topics_of_page(matching, number)
+    bars = make_bars(of_page["topics"], detail.holes)
+    return page(request, "backup.html", backup=backup, detail=detail, bars=bars, find=find, **of_page)
 
 
 @router.get("/backups/{backup}/points")
