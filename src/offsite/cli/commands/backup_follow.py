@@ -98,18 +98,19 @@ def follow_backup(
             stamping=stamping,
         )
         opened.enter_context(WaitReporter(lines.waiting, clock=clock))
-        shown_round = _both(shown.round, lambda _: lines.worked())
-        told_round = _both(shown_round, partial(tell_round, changes))
+        on_round: list[Callable[[Round], None]] = [shown.round, lambda _: lines.worked(), partial(tell_round, changes)]
+        if server or is_live:
+            on_round += [screen.round, watch.round]
         follower = Follower(
             follow,
             outages=Outages(
                 give_up_after_s=following.give_up_after_s,
                 clock=clock,
-                on_outage=_both(_both(lines, watch.outage), changes.outage),
+                on_outage=_to_all(lines, watch.outage, changes.outage),
             ),
             clock=clock,
-            on_round=_both(told_round, _both(screen.round, watch.round)) if server or is_live else told_round,
-            on_progress=_both(screen.progress, watch.progress),
+            on_round=_to_all(*on_round),
+            on_progress=_to_all(screen.progress, watch.progress),
         )
         try:
             with LiveScreen(partial(screen.frame, follower)) if is_live else nullcontext():
@@ -121,12 +122,12 @@ def follow_backup(
             note(f"stopped: {describe_new_commits(repository, request.backup, since=follower.since)}")
 
 
-def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
-    def call_both(value: T) -> None:
-        first(value)
-        second(value)
+def _to_all(*listeners: Callable[[T], None]) -> Callable[[T], None]:
+    def call_all(value: T) -> None:
+        for listener in listeners:
+            listener(value)
 
-    return call_both
+    return call_all
 
 
 def leave_in_time() -> None:
