@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from offsite.model.errors import RestoreTakenOver
 from offsite.model.untrusted.json_codec import Spare
 from offsite.repository.json_form import StoredForm
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.stores.store import PutResult, Store
+from offsite.repository.restores.record import put_first
+from offsite.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,7 @@ def put_import_modes(
     subjects = tuple(SubjectMode(subject=subject, mode=mode) for subject, mode in sorted(modes.items()))
     data = _FORM.encode(ImportModes(registry=registry, subjects=subjects))
     on_record(layout.import_modes_key, data)
-    if store.put_if_absent(layout.import_modes_key, data) is PutResult.OTHER:
-        raise RestoreTakenOver(
-            f"another process began to import schemas for restore {layout.restore} at the same time",
-            hint="run the same command again when it has ended",
-        )
+    put_first(store, layout, layout.import_modes_key, data, otherwise="began to import schemas for")
 
 
 def get_import_modes(store: Store, layout: RestoreLayout, registry: str) -> dict[str, str] | None:

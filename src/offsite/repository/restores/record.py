@@ -124,14 +124,21 @@ def encode_record(record: RestoreRecord) -> bytes:
     return _RECORD.encode(record)
 
 
+def put_first(store: Store, layout: RestoreLayout, key: str, data: bytes, *, otherwise: str) -> None:
+    """Store what one process decides for the whole restore. Raises `RestoreTakenOver` if another one was faster, which
+    then has done `otherwise` … the restore."""
+    if store.put_if_absent(key, data) is PutResult.OTHER:
+        raise RestoreTakenOver(
+            f"another process {otherwise} restore {layout.restore} at the same time",
+            hint="run the same command again when it has ended",
+        )
+
+
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
     """Record the target topics as created now. `number` is one more than `count_targets`; earlier records stay, and no
     longer count. Raises `RestoreTakenOver` if another process was faster."""
-    if store.put_if_absent(layout.targets_key(number), encode_targets(targets)) is PutResult.OTHER:
-        raise RestoreTakenOver(
-            f"another process created the target topics of restore {layout.restore} at the same time",
-            hint="run the same command again when it has ended",
-        )
+    data = encode_targets(targets)
+    put_first(store, layout, layout.targets_key(number), data, otherwise="created the target topics of")
 
 
 def encode_targets(targets: RestoreTargets) -> bytes:

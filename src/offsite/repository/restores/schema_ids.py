@@ -11,16 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from offsite.model.errors import DamagedObject, RestoreTakenOver
+from offsite.model.errors import DamagedObject
 from offsite.model.options import SchemaIdsWay
 from offsite.model.schema_registry import MAX_ID, RegistrySnapshot
 from offsite.model.untrusted.json_codec import Count, integer_within
 from offsite.repository.commit import SnapshotRef
 from offsite.repository.json_form import StoredForm
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import put_first
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.named_object import get_named, put_named
-from offsite.stores.store import PutResult, Store
+from offsite.stores.store import Store
 
 _ID = integer_within(0, MAX_ID)
 
@@ -81,11 +82,7 @@ def put_schema_ids(
     process was faster."""
     data = _IDS.encode(ids)
     on_record(layout.schema_ids_key, data)
-    if store.put_if_absent(layout.schema_ids_key, data) is PutResult.OTHER:
-        raise RestoreTakenOver(
-            f"another process decided about the schema ids of restore {layout.restore} at the same time",
-            hint="run the same command again when it has ended",
-        )
+    put_first(store, layout, layout.schema_ids_key, data, otherwise="decided about the schema ids of")
 
 
 def get_schema_ids(store: Store, layout: RestoreLayout) -> tuple[RestoredSchemaIds, SnapshotRef] | None:
