@@ -128,10 +128,13 @@ class _Reading:
     doubts: set[str] = field(default_factory=set)
     text_bytes: int = 0
     versions: int = 0
-    end_s: float = 0.0
+    end_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end_s = self.clock.monotonic_s() + self.limit_s
 
     def read(self, threads: ThreadPoolExecutor) -> None:
-        self.end_s, asked = self.clock.monotonic_s() + self.limit_s, set[tuple[str, int]]()
+        asked = set[tuple[str, int]]()
         living = set(self._subjects(deleted=False))
         subjects = sorted({*living, *self._subjects(deleted=True)})
         for shown in self._pages():
@@ -147,13 +150,11 @@ class _Reading:
         self._each(threads, self._settings, ("", *subjects), self._set)
 
     def read_places(self, threads: ThreadPoolExecutor, places: Sequence[tuple[str, int]]) -> None:
-        self.end_s = self.clock.monotonic_s() + self.limit_s
         for subject, version in places:
             self.listed.setdefault(subject, {})[version] = False
         self._each(threads, self._version, places, self._show)
 
     def read_ids(self, threads: ThreadPoolExecutor, ids: Sequence[int]) -> list[StoredSchema]:
-        self.end_s = self.clock.monotonic_s() + self.limit_s
         schemas: list[StoredSchema] = []
 
         def take(_schema_id: int, schema: StoredSchema | None) -> None:
