@@ -57,16 +57,6 @@ class NoticeOptions:
         str, typer.Option("--hook-timeout", help="How long a hook may take before it is killed: 1s to 1h.")
     ] = "60s"
 
-    def hooks(self) -> list[Receiver]:
-        """Raises `BadOption`."""
-        timeout_s = parse_duration_s(self.hook_timeout)
-        if not 1 <= timeout_s <= _HOOK_TIMEOUT_MAX_S:
-            raise BadOption(f"--hook-timeout {self.hook_timeout} is not from 1s to 1h")
-        texts = self.hook or []
-        if len(texts) > HOOKS_MAX:
-            raise BadOption(f"more than {HOOKS_MAX} hooks", hint="let one script call the others")
-        return [parse_hook(text, say=note, timeout_s=timeout_s) for text in texts]
-
     notify: Annotated[
         Path | None,
         typer.Option(
@@ -76,6 +66,16 @@ class NoticeOptions:
             help="A file that says who gets messages (send = a URL of Apprise), and which URLs are pinged (ping).",
         ),
     ] = None
+
+    def hooks(self) -> list[Receiver]:
+        """Raises `BadOption`."""
+        timeout_s = parse_duration_s(self.hook_timeout)
+        if not 1 <= timeout_s <= _HOOK_TIMEOUT_MAX_S:
+            raise BadOption(f"--hook-timeout {self.hook_timeout} is not from 1s to 1h")
+        texts = self.hook or []
+        if len(texts) > HOOKS_MAX:
+            raise BadOption(f"more than {HOOKS_MAX} hooks", hint="let one script call the others")
+        return [parse_hook(text, say=note, timeout_s=timeout_s) for text in texts]
 
     def messages(self, subject: str) -> list[Receiver]:
         """Raises `BadOption`."""

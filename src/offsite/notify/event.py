@@ -115,8 +115,7 @@ class Event:
     """One event. `run`: a random id that all events of a process share. `at_ms`, `began_ms`: epoch ms of the event, and
     of the begin of the command (or of the outage). `took_s`: seconds since then. `exit_code`: None before the end.
     `error`, `message`, `hint`: of the error, or of the result. `details`: the first lines that say why a result is not
-    as it should be. `numbers`: whole numbers of the result, and lengths of
-    its lists, by their names in `-o json`."""
+    as it should be. `numbers`: whole numbers of the result, and lengths of its lists, by their names in `-o json`."""
 
     kind: EventKind
     command: str
