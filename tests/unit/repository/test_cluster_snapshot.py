@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,8 +17,7 @@ from offsite.repository.snapshots.named_object import (
     put_cluster_snapshot,
 )
 from offsite.repository.state import BackupState
-from offsite.stores.posix_store import PosixStore, open_folder
-from tests.backups import new_backup
+from offsite.stores.posix_store import PosixStore
 
 texts = st.text(max_size=10)
 acls = st.builds(
@@ -47,16 +45,6 @@ settings = st.builds(
     scram_users=st.none() | st.lists(users, max_size=3).map(tuple),
 )
 ALICE = ClusterSettings(scram_users=(ScramUser(name="alice", mechanism="SCRAM-SHA-512", iterations=4096),))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> PosixStore:
-    return open_folder(tmp_path / "repository")
-
-
-@pytest.fixture
-def backup(store: PosixStore) -> Backup:
-    return new_backup(store)
 
 
 def commit(backup: Backup, found: ClusterSettings) -> BackupState:

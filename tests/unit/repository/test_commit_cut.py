@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,8 +23,7 @@ from offsite.repository.snapshots.commit_cut import (
     put_commit_cut,
 )
 from offsite.repository.state import BackupState
-from offsite.stores.posix_store import PosixStore, open_folder
-from tests.backups import PARTITIONS, new_backup, run_once
+from tests.backups import PARTITIONS, run_once
 
 texts = st.text(max_size=10)
 offsets = st.integers(0, 2**62)
@@ -88,16 +86,6 @@ def test_markers_outside_of_what_is_left_out_are_refused(wrong: dict[str, int]) 
     forged = replace(CUT, partitions=(replace(CUT.partitions[0], **wrong),))  # type: ignore[arg-type]
     with pytest.raises(DamagedObject):
         COMMIT_CUT.decode(COMMIT_CUT.encode(forged), key="k")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> PosixStore:
-    return open_folder(tmp_path / "repository")
-
-
-@pytest.fixture
-def backup(store: PosixStore) -> Backup:
-    return new_backup(store)
 
 
 def with_cut(backup: Backup, base: BackupState, cut: CommitCut, end: int) -> BackupState:

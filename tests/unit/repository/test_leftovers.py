@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +14,10 @@ from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans, find_q
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreOutcome, RestoreRecord, put_outcome, put_record
-from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
-from tests.backups import PARTITIONS, SELECTION, new_backup, run_once, write_segment
+from tests.backups import PARTITIONS, SELECTION, run_once, write_segment
 from tests.faulty_store import FaultyStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> PosixStore:
-    return open_folder(tmp_path / "repository")
-
-
-@pytest.fixture
-def backup(store: PosixStore) -> Backup:
-    return new_backup(store)
 
 
 def days_pass(store: PosixStore, days: float = 1.1) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,8 +22,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, SnapshotRef
 from offsite.repository.leftovers import LEFTOVER_AFTER_MS, find_orphans
 from offsite.repository.snapshots.registry_snapshot import REGISTRY, get_registry_snapshot, put_registry_snapshot
-from offsite.stores.posix_store import PosixStore, open_folder
-from tests.backups import new_backup
+from offsite.stores.posix_store import PosixStore
 
 texts = st.text(max_size=8)
 numbers = st.integers(0, MAX_ID)
@@ -53,16 +51,6 @@ snapshots = st.builds(
 def one(text: str = '"int"') -> RegistrySnapshot:
     schema = StoredSchema(id=1, kind="AVRO", text=text)
     return RegistrySnapshot(schemas=(schema,), versions=(SubjectVersion(subject="a-value", version=1, id=1),))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> PosixStore:
-    return open_folder(tmp_path / "repository")
-
-
-@pytest.fixture
-def backup(store: PosixStore) -> Backup:
-    return new_backup(store)
 
 
 def commit(backup: Backup, snapshot: RegistrySnapshot) -> SnapshotRef:

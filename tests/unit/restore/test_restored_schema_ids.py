@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -299,21 +300,25 @@ def killed(*_: object, **__: object) -> None:
     raise StoreUnavailable("killed", hint="")
 
 
+def restored_and_killed(site: Site, there: SchemaRegistryServer, place: ModuleType, function: str) -> None:
+    """A restore that ends where it would call `function` of the module `place`."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(place, function, killed)
+        with pytest.raises(StoreUnavailable):
+            restored(site, there)
+
+
 @pytest.mark.parametrize("taken", [0, TAKEN], ids=["kept", "rewritten"])
-def test_a_restore_that_was_killed_before_it_stored_the_ids_registers_nothing_twice(  # noqa: PLR0917
+def test_a_restore_that_was_killed_before_it_stored_the_ids_registers_nothing_twice(
     site: Site,
     registry: SchemaRegistryServer,
     there: SchemaRegistryServer,
     ids: FramedIds,
     taken: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_ids(there, taken)
     backed_up(site, registry, ids)
-    with monkeypatch.context() as patched:
-        patched.setattr(registration, "put_schema_ids", killed)
-        with pytest.raises(StoreUnavailable):
-            restored(site, there)
+    restored_and_killed(site, there, registration, "put_schema_ids")
     assert site.target.topics == {}
     before, versions = snapshot_of(there), registrations(there)
     assert restored(site, there).verified is True
@@ -327,14 +332,10 @@ def test_a_restore_that_was_killed_before_it_wrote_uses_what_it_stored(
     registry: SchemaRegistryServer,
     there: SchemaRegistryServer,
     ids: FramedIds,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_ids(there, TAKEN)
     backed_up(site, registry, ids)
-    with monkeypatch.context() as patched:
-        patched.setattr(run, "_write", killed)
-        with pytest.raises(StoreUnavailable):
-            restored(site, there)
+    restored_and_killed(site, there, run, "_write")
     site.target.make_topic("avro", partitions=2, retention_ms="-1")
     there.asked.clear()
     plan = site.plan_restore(registry=address_of(there))
@@ -391,14 +392,10 @@ def test_the_ids_of_a_stranger_are_not_followed(
     registry: SchemaRegistryServer,
     there: SchemaRegistryServer,
     ids: FramedIds,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take_ids(there, TAKEN)
     backed_up(site, registry, ids)
-    with monkeypatch.context() as patched:
-        patched.setattr(run, "_write", killed)
-        with pytest.raises(StoreUnavailable):
-            restored(site, there)
+    restored_and_killed(site, there, run, "_write")
     site.target.make_topic("avro", partitions=2, retention_ms="-1")
     layout = site.plan_restore(registry=address_of(there)).layout
     stored, store = stored_ids(site, layout.restore), site.backup.record_store
@@ -668,14 +665,10 @@ def test_an_import_whose_process_was_killed_goes_on_to_its_end(
     registry: SchemaRegistryServer,
     there: SchemaRegistryServer,
     ids: FramedIds,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All versions are there. Their subjects are in mode IMPORT, in which no producer can register."""
     backed_up(site, registry, ids)
-    with monkeypatch.context() as patched:
-        patched.setattr(registration, "finish", killed)
-        with pytest.raises(StoreUnavailable):
-            restored(site, there)
+    restored_and_killed(site, there, registration, "finish")
     assert set(there.modes.values()) == {"READWRITE", "IMPORT"}
     plan = site.plan_restore(registry=address_of(there))
     assert (plan.schema_ids.way, plan.schema_ids.why) == (
@@ -693,14 +686,10 @@ def test_modes_that_a_stranger_wrote_open_nothing(
     registry: SchemaRegistryServer,
     there: SchemaRegistryServer,
     ids: FramedIds,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Into the folder of an unfinished restore, whatever it is."""
     backed_up(site, registry, ids)
-    with monkeypatch.context() as patched:
-        patched.setattr(registration, "finish", killed)
-        with pytest.raises(StoreUnavailable):
-            restored(site, there)
+    restored_and_killed(site, there, registration, "finish")
     store = site.backup.record_store
     (key,) = (info.key for info in store.list(f"backups/{BACKUP}/restores/") if info.key.endswith("import-modes.json"))
     for data in (b"[", (store.get(key) or b"").replace(b"avro", b"json")):
