@@ -147,5 +147,4 @@ def _shown(last_round: Round) -> Iterator[TopicShape]:
 
 def _newest_ms(state: BackupState, partition_id: PartitionId) -> int:
     segments = state.segments.get(partition_id)
-    last = segments.last if segments else None
-    return UNKNOWN_MS if last is None else last.timestamp_max_ms
+    return segments.last_timestamp_ms if segments else UNKNOWN_MS

@@ -259,8 +259,7 @@ class _Topic:
 
     def _newest_ms(self, key: TopicPartition) -> int:
         segments = self.state.segments.get(self._id(key))
-        last = segments.last if segments else None
-        return UNKNOWN_MS if last is None else last.timestamp_max_ms
+        return segments.last_timestamp_ms if segments else UNKNOWN_MS
 
     def _restorable_to_ms(self) -> int:
         """As of the newest look or pass with all of the topic in commits, or of its newest record. The pass as in
