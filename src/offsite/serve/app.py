@@ -33,6 +33,7 @@ from offsite.serve.pages import login, look
 from offsite.serve.pages.page import page
 from offsite.serve.site import Site
 from offsite.serve.v1 import jobs, plans, read, restores
+from offsite.serve.v1.requests import path_of
 
 CONNECTIONS_MAX = 256
 HEADERS_MAX = 32 * 1024
@@ -212,11 +213,11 @@ def routes() -> FastAPI:
 
 
 def _is_actuator(request: Request) -> bool:
-    return request.url.path.startswith(actuator.PREFIXES)
+    return path_of(request).startswith(actuator.PREFIXES)
 
 
 def _is_page(request: Request) -> bool:
-    return not request.url.path.startswith((V1, "/openapi.json"))
+    return not path_of(request).startswith((V1, "/openapi.json"))
 
 
 def _of_ours(request: Request, error: OffsiteError) -> Response:

@@ -198,6 +198,13 @@ class SiteSettings:
     """The folder of a metastore's backup files on the local machine; None: none."""
     interval_s: float = INTERVAL_S
     """The pause between two looks at the source."""
+    name: str = ""
+    """The name of this repository among several of a coordinator; empty: it is the only one."""
+
+    @property
+    def base(self) -> str:
+        """The start of all addresses of this repository, of its pages and its API."""
+        return f"/r/{self.name}" if self.name else ""
 
 
 class Site:
@@ -223,6 +230,10 @@ class Site:
             clock=self.clock,
             interval_s=self.settings.interval_s,
         )
+
+    def address(self, path: str) -> str:
+        """Return the address of a page or an object of the API. `path` starts with `/`, and is quoted."""
+        return f"{self.settings.base}{path}"
 
     def repository(self) -> Repository:
         """Open the repository. Raises `RepositoryNotFound`, `FormatTooNew`, and the errors of the store."""

@@ -27,7 +27,7 @@ from offsite.serve.pages.page import ONCE, page, parse_number, read_form, split_
 from offsite.serve.site import SOURCE, ClusterAddress, Site
 from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
 from offsite.serve.v1.read import SearchBody, search_command
-from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words
+from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words, site_of
 from offsite.serve.v1.restores import (
     ConfirmableRestore,
     RestoreBody,
@@ -44,8 +44,8 @@ _SHOWN_MAX = 30_000
 
 
 def form_path(job: JobReport) -> str:
-    """Return the path of the form, filled in with the words of `job`; empty if the restore succeeded, or used words
-    without a form field."""
+    """Return the path of the form, without the base of its site, filled in with the words of `job`; empty if the
+    restore succeeded, or used words without a form field."""
     if job.kind != "restore" or not job.state.is_final or job.state is JobState.SUCCEEDED:
         return ""
     words = _words(job.arguments)
@@ -158,22 +158,22 @@ def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
     store = site.repository().store
     if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
         cancel_job(store, job, by=caller.name)
-    return _to(job)
+    return _to(site, job)
 
 
 def begin_and_redirect(site: Site, request: JobRequest, place: ClusterAddress, form: Mapping[str, str]) -> Response:
     """Start the job of the form, and redirect to the page of the job."""
-    return _to(begin_job(site, request, place, word=form.get(ONCE) or None).id)
+    return _to(site, begin_job(site, request, place, word=form.get(ONCE) or None).id)
 
 
 def redirect_repeated(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
     """Redirect to the page of the job already started by the form; None: not started yet."""
     job = find_repeated_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
-    return None if job is None else _to(job)
+    return None if job is None else _to(site, job)
 
 
-def _to(job: str) -> Response:
-    return RedirectResponse(f"/jobs/{job}", status_code=HTTPStatus.SEE_OTHER)
+def _to(site: Site, job: str) -> Response:
+    return RedirectResponse(site.address(f"/jobs/{job}"), status_code=HTTPStatus.SEE_OTHER)
 
 
 def _command(site: Site, job: JobReport) -> str:
@@ -270,5 +270,5 @@ def _form_words(form: dict[str, str]) -> dict[str, Any]:
 
 
 def _form(request: Request, backup: str, fields: dict[str, str], problem: str = "") -> Response:
-    clusters = sorted(request.app.state.site.settings.addresses)
+    clusters = sorted(site_of(request).settings.addresses)
     return page(request, "restore.html", backup=backup, given=fields, clusters=clusters, problem=problem)

@@ -22,6 +22,7 @@ from offsite.model.units import format_duration, format_size, format_time
 from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 from offsite.serve.tokens import AccessRole, Caller
+from offsite.serve.v1.requests import path_of, site_of
 
 _FOLDER = Path(__file__).parent
 
@@ -32,7 +33,8 @@ ONCE = "once"
 
 
 def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # values of the template
-    """Render the page `name`, with the common values of all pages."""
+    """Render the page `name`, with the common values of all pages. Links of a template start with `{{ base }}`, but for
+    pages of the whole coordinator: login, logout, static files."""
     caller: Caller = request.state.caller
     guarded = request.app.state.guarded
     shared = {
@@ -40,11 +42,12 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
         "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in AccessRole},
         "can_plan": caller.role >= AccessRole.READ,
         "has_login": guarded.tokens is not None,
-        "has_metastore": request.app.state.site.settings.metastore is not None,
+        "has_metastore": site_of(request).settings.metastore is not None,
         "word": guarded.sessions.form_word(request.state.cookie),
         "once": random_id(16),
         "version": __version__,
-        "here": request.url.path,
+        "base": site_of(request).settings.base,
+        "here": path_of(request),
     }
     return HTMLResponse(_environment().get_template(name).render(**shared, **values), status_code=status)
 

@@ -65,11 +65,11 @@ class JobBegun:
 
 def begin(site: Site, request: JobRequest, place: ClusterAddress, *, word: str | None) -> Response:
     """Answer 202 with the id of the requested job. Raises `TooManyJobs`, `RequestRepeated`."""
-    return _accepted(begin_job(site, request, place, word=word))
+    return _accepted(site, begin_job(site, request, place, word=word))
 
 
-def _accepted(ticket: JobTicket) -> Response:
-    job_begun = JobBegun(job=ticket.id, href=f"/api/v1/jobs/{ticket.id}", is_new=ticket.is_new)
+def _accepted(site: Site, ticket: JobTicket) -> Response:
+    job_begun = JobBegun(job=ticket.id, href=site.address(f"/api/v1/jobs/{ticket.id}"), is_new=ticket.is_new)
     response = answer(job_begun, HTTPStatus.ACCEPTED)
     response.headers["Location"] = job_begun.href
     return response
@@ -100,7 +100,7 @@ def answer_repeated(site: Site, request: JobRequest, *, word: str | None) -> Res
     request may have changed. Raises `RequestRepeated`."""
     if word is None or (job := find_repeated_job(site.repository().store, request, word)) is None:
         return None
-    return _accepted(JobTicket(id=job, is_new=False))
+    return _accepted(site, JobTicket(id=job, is_new=False))
 
 
 def make_job_request(

@@ -35,9 +35,16 @@ _LIST_MAX = 10_000
 _STARS_MAX = 3
 
 
-def _site(request: Request) -> Site:
+def site_of(request: Request) -> Site:
+    """Return the site whose page or object is requested."""
     site: Site = request.app.state.site
     return site
+
+
+def path_of(request: Request) -> str:
+    """Return the requested path, decoded, without the base of its site."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def _caller(request: Request) -> Caller:
@@ -45,7 +52,7 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
-TheSite = Annotated[Site, Depends(_site)]
+TheSite = Annotated[Site, Depends(site_of)]
 TheCaller = Annotated[Caller, Depends(_caller)]
 BackupName = Annotated[str, Path(description="Name of the backup.", max_length=255)]
 CommitNumber = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="As of this commit; default: the newest.")]

@@ -1,8 +1,8 @@
 // A job that runs is followed by its events; without JavaScript its page has a link to see it anew.
 "use strict";
-const job = document.querySelector("[data-job]");
+const job = document.querySelector("[data-events]");
 if (job && window.EventSource) {
-  const events = new EventSource("/api/v1/jobs/" + encodeURIComponent(job.dataset.job) + "/events");
+  const events = new EventSource(job.dataset.events);
   const set = (name, text) => { const at = job.querySelector("[data-show=" + name + "]"); if (at) at.textContent = text; };
   events.addEventListener("job", (event) => {
     const seen = JSON.parse(event.data);
