@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from offsite.jobs.ask import SEARCH
@@ -86,6 +86,11 @@ class JobReport:
     problem: str = ""
     vouched: bool = False
     claimed: str = ""
+
+    def without_records(self, said: str) -> JobReport:
+        """The same without what holds parts of records in a search: words, result and output. `said` takes the place of
+        the output."""
+        return replace(self, arguments=(), result=None, said=said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ BODY_S = 10.0
 PIECE_BYTES = 256 * KIB
 _TOLD_MAX = 400
 """Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
-_LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE)
+_LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE, records=True)
 _STRANGER = Caller(name="", role=AccessRole.WATCH)
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
@@ -178,13 +178,8 @@ class Gate:
         scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie)
         if requirement.role is not None and caller is None:
             raise _unknown(scope)
-        if requirement.role is not None and caller is not None and caller.role < requirement.role:
-            lacking = (
-                f"{caller.name} has no permission for this: the request needs the role {requirement.role.name.lower()}"
-            )
-            raise _refused(
-                HTTPStatus.FORBIDDEN, lacking, "ask the administrator of this coordinator for a token with this role"
-            )
+        if caller is not None and not caller.may(requirement):
+            raise _lacking(caller, requirement)
         if requirement.changes and self._guarded.read_only:
             raise _refused(
                 HTTPStatus.FORBIDDEN,
@@ -286,6 +281,22 @@ def _unknown(scope: Scope) -> RefusedRequest:
     )
     refusal.response.headers["WWW-Authenticate"] = "Bearer"
     return refusal
+
+
+def _lacking(caller: Caller, requirement: Requirement) -> RefusedRequest:
+    """The refusal of a known caller, which says what the line of the token has to be."""
+    needed = Caller(
+        name=caller.name,
+        role=max(caller.role, requirement.role or caller.role),
+        records=caller.records or requirement.records,
+    )
+    right = f"{'records need' if requirement.records else 'the request needs the role'} {needed.rights}"
+    return _refused(
+        HTTPStatus.FORBIDDEN,
+        f"{caller.name} has no permission for this: {right}",
+        f"the token file has to say: {caller.name} {needed.rights} sha256:..., with the hash that is there (now: "
+        f"{caller.rights}); ask the administrator of this coordinator",
+    )
 
 
 def _too_large(most: int) -> RefusedRequest:

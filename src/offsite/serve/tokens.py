@@ -2,8 +2,9 @@
 the tokens.
 
 A token has 256 random bits, so a hash reveals nothing, and a slow hash, as for passwords of people, would add no
-protection. One line per token: `NAME ROLE sha256:HEX`; `#` starts a comment. Roles are in one table; a request
-outside of the table needs the highest role.
+protection. One line per token: `NAME ROLE[+records] sha256:HEX`; `#` starts a comment. Roles are in one table; a
+request outside of the table needs the highest role. `+records` is a right beside the role: to see keys, values and
+headers of records.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _POINTS = r"groups|pins|points|source|checkpoints(?:/[^/]+(?:/explanation)?)?"
 _SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
 _ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
-_BEGUN = "checkpoints|runs|verifications|drills|searches"
+_BEGUN = "checkpoints|runs|verifications|drills"
+_RECORDS = "+records"
 _PREFIX = "offsite_"
-_HINT = "a line is: NAME ROLE sha256:HEX; create one with: offsite tokens add NAME:ROLE --token-file FILE"
+_HINT = "a line is: NAME ROLE sha256:HEX, where +records may follow ROLE; create one with: offsite tokens add NAME:ROLE"
 
 
 class AccessRole(IntEnum):
@@ -38,7 +40,7 @@ class AccessRole(IntEnum):
     WATCH = 1
     """See backups and their status: no records, no jobs, no plans."""
     READ = 2
-    """See everything, and plan."""
+    """See everything except records, and plan."""
     OPERATE = 3
     """Take backups, checkpoints and checks, end jobs, call the doctor."""
     RESTORE = 4
@@ -47,10 +49,11 @@ class AccessRole(IntEnum):
 
 class Requirement(NamedTuple):
     """`role`: the required role; None: open to everyone. `changes`: the request changes something: the journal records
-    the caller, and a read-only coordinator refuses."""
+    the caller, and a read-only coordinator refuses. `records`: the request shows records, or searches in them."""
 
     role: AccessRole | None
     changes: bool
+    records: bool = False
 
     @property
     def is_more_than_reading(self) -> bool:
@@ -63,19 +66,22 @@ class _Rule(NamedTuple):
     requirement: Requirement
 
 
-def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool) -> _Rule:
-    return _Rule(frozenset(methods.split()), re.compile(path), Requirement(role, changes))
+def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool, records: bool = False) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Requirement(role, changes, records))
 
 
+_SHOWN = "GET HEAD OPTIONS"
 _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
     _rule("GET", r"/api/v1/doctor", AccessRole.OPERATE, changes=False),
     _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", AccessRole.WATCH, changes=False),
-    _rule("GET HEAD OPTIONS", r"/.*", AccessRole.READ, changes=False),
+    _rule(_SHOWN, r"/(api/v1/)?backups/[^/]+/records(?s:/.*)?", AccessRole.READ, changes=False, records=True),
+    _rule(_SHOWN, r"/.*", AccessRole.READ, changes=False),
     _rule("POST", r"/api/v1/(.*/)?plan", AccessRole.READ, changes=False),
     _rule("POST", r"/backups/[^/]+/restore/plan", AccessRole.READ, changes=False),
     _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", AccessRole.OPERATE, changes=True),
+    _rule("POST", r"/(api/v1/)?backups/[^/]+/searches", AccessRole.OPERATE, changes=True, records=True),
     _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", AccessRole.OPERATE, changes=True),
     _rule("POST", r"/actuator/(backups|backupRuntime)(/state/sync)?", AccessRole.OPERATE, changes=True),
 )
@@ -87,17 +93,29 @@ def find_requirement(method: str, path: str) -> Requirement:
     return next(rules, Requirement(AccessRole.RESTORE, changes=True))
 
 
-_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})"
+_NAME = r"(?P<name>[A-Za-z0-9._@-]{1,60})"
+_ROLE = rf"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})(?P<records>\+records)?"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller of a request, by the name of the token."""
+    """The caller of a request, by the name of the token. `records`: the caller may see keys, values and headers of
+    records, and whatever else holds parts of them."""
 
     name: str
     role: AccessRole
+    records: bool = False
+
+    @property
+    def rights(self) -> str:
+        """Role and right as in a token file."""
+        return f"{self.role.name.lower()}{_RECORDS if self.records else ''}"
+
+    def may(self, requirement: Requirement) -> bool:
+        has_role = requirement.role is None or self.role >= requirement.role
+        return has_role and (self.records or not requirement.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +147,7 @@ class Tokens:
         return next((known_token.caller for known_token in self.active if known_token.caller.name == name), None)
 
 
-OWNER = Caller(name="owner", role=AccessRole.RESTORE)
+OWNER = Caller(name="owner", role=AccessRole.RESTORE, records=True)
 """The person who started a coordinator without a token file."""
 
 
@@ -192,17 +210,20 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def new_token(form: str, path: Path) -> str:
-    """Return a new token for `NAME:ROLE`, and append its hash to the file. The token is shown only here. Raises
-    `BadOption`."""
+    """Return a new token for `NAME:ROLE` or `NAME:ROLE+records`, and append its hash to the file. The token is shown
+    only here. Raises `BadOption`."""
     match = _FORM.fullmatch(form)
     if match is None:
-        raise BadOption(f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, ci:operate or admin:restore")
+        raise BadOption(
+            f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, bob:read+records or admin:restore"
+        )
+    caller = _caller(match, form)
     if path.exists() and read_tokens(path).find_caller(match["name"]):
         raise BadOption(f"{path} has a token of {match['name']}", hint="delete its line first, or choose a new name")
     token = _PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600)
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"{match['name']} {match['role']} sha256:{_digest(token)}\n")
+        file.write(f"{caller.name} {caller.rights} sha256:{_digest(token)}\n")
     return token
 
 
@@ -210,7 +231,14 @@ def _known(line: str, where: str) -> KnownToken:
     match = _LINE.fullmatch(line.strip())
     if match is None:
         raise BadOption(f"{where} is not a token", hint=_HINT)
-    return KnownToken(caller=Caller(name=match["name"], role=AccessRole[match["role"].upper()]), sha256=match["hash"])
+    return KnownToken(caller=_caller(match, where), sha256=match["hash"])
+
+
+def _caller(match: re.Match[str], where: str) -> Caller:
+    caller = Caller(name=match["name"], role=AccessRole[match["role"].upper()], records=bool(match["records"]))
+    if caller.records and caller.role < AccessRole.READ:
+        raise BadOption(f"{where}: {caller.rights} does not exist", hint="records are seen with read+records or more")
+    return caller
 
 
 def _digest(token: str) -> str:

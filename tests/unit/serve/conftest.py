@@ -24,6 +24,7 @@ from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.unit.metastore.commands import HEADER, command
 
 ROLES = ("watch", "read", "operate", "restore")
+SEEING = ("read+records", "operate+records")
 
 
 class FakedClusters(Coordinator):
@@ -75,8 +76,9 @@ def metastores(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def secrets(tmp_path: Path) -> dict[str, str]:
-    """A token of each role."""
-    return {role: new_token(f"{role}er:{role}", tmp_path / "tokens") for role in ROLES}
+    """A token of each role, and of two that may see records."""
+    names = {role: f"{role}er" for role in ROLES} | {role: role.replace("+", "-") for role in SEEING}
+    return {role: new_token(f"{name}:{role}", tmp_path / "tokens") for role, name in names.items()}
 
 
 @pytest.fixture

@@ -152,14 +152,20 @@ def _tidy(site: Site) -> None:
 
 @tokens.command()
 def add(
-    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: watch, read, operate or restore.")],
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME:ROLE", help="Role: watch, read, operate or restore; with records: read+records, and so on."
+        ),
+    ],
     token_file: Annotated[Path, typer.Option("--token-file", help="File to append the token's hash to.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Create a token, and show it once.
 
-    watch: see the state of backups; read: also records, jobs and plans; operate: also run backups and checks; restore:
-    everything.
+    watch: see the state of backups; read: also jobs and plans; operate: also run backups and checks; restore: also
+    write into clusters. Only with +records, as in read+records, a token may also see keys, values and headers of
+    records, and search for them.
     """
     _check_installed()
     from offsite.serve.tokens import new_token

@@ -130,9 +130,12 @@ def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
 
 
 def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
-    """Read a job, and record in the journal that the caller reads search words or records, if the job is a search."""
+    """Read a job. If the job is a search, its words and its result are parts of records: a caller without the right to
+    records gets neither, and otherwise the journal records the look."""
     report = read_job(site.repository().store, job)
     if report.kind == SEARCH:
+        if not caller.records:
+            return report.without_records(f"shown with the right to records alone ({caller.rights}+records)")
         noted("looked", by=caller.name, what=f"search results of job {job}", backup=report.backup)
     return report
 

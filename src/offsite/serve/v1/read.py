@@ -36,7 +36,7 @@ from offsite.repository.backup import Backup
 from offsite.restore.options import PointWords, parse_point
 from offsite.serve.answers import answer
 from offsite.serve.site import SOURCE, ClusterAddress, Site
-from offsite.serve.tokens import AccessRole, Caller
+from offsite.serve.tokens import Caller
 from offsite.serve.v1.jobs import JobBegun, begin, make_job_request
 from offsite.serve.v1.requests import (
     PROBLEMS,
@@ -103,9 +103,10 @@ def source(site: TheSite, backup: BackupName) -> Response:
 
 @router.get("/backups/{backup}/groups", response_model=ShownGroups)
 def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitNumber = None) -> Response:
-    """The consumer groups of a backup, and their lag."""
+    """The consumer groups of a backup, and their lag. Metadata of offsets only with the right to records: applications
+    write any content there."""
     shown = show_groups(site.cached_backup(backup), groups=ALL_GROUPS, commit=commit)
-    return answer(shown if caller.role >= AccessRole.READ else shown.without_metadata())
+    return answer(shown if caller.records else shown.without_metadata())
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
