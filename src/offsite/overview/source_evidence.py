@@ -20,7 +20,7 @@ from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, UNLIMITED, Retentio
 from offsite.overview.comparison import TopicState
 from offsite.repository.commit import TopicShape
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState
+from offsite.repository.state import FIRST_SEQ, BackupState
 
 STATES = {PresenceState.DELETED: TopicState.GONE, PresenceState.DENIED: TopicState.HIDDEN}
 """What brokers say of a topic that is not listed; anything else is unclear."""
@@ -32,7 +32,8 @@ _CLOCKS_MS = 300_000
 class SourceLook:
     """What a cluster told about the topics of a backup. `looked_ms`: before the first question, by the store's clock.
     `listed`: topic → id, empty from brokers without ids. `presence`: topics of the backup that are not listed.
-    `failed`: partitions without an answer, with the reason. `log_ends`: partitions whose leader ends our newest epoch
+    `failed`: partitions without an answer, with the reason. `changed`: topics whose rules of deletion are not, or not
+    surely, those of the newest run. `log_ends`: partitions whose leader ends our newest epoch
     earlier than the backup, and where (-1: the leader does not know the epoch). `new`: selected topics in no commit.
     `restored`: topics that restores of this installation made, with the restore."""
 
@@ -43,6 +44,7 @@ class SourceLook:
     failed: Mapping[TopicPartition, str] = field(default_factory=dict)
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     retention: Mapping[str, Retention] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
     sizes_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     new: tuple[str, ...] = ()
     restored: Mapping[TopicIncarnation, str] = field(default_factory=dict)
@@ -60,14 +62,19 @@ def find_presence(state: BackupState, shape: TopicShape, look: SourceLook) -> To
     listed = TopicIncarnation(topic=shape.topic, topic_id=listed_id)
     if listed in look.restored:
         return TopicState.RESTORED
-    is_earlier = listed in state.topics and is_other  # a lagging broker may list the previous topic
-    return TopicState.UNCLEAR if is_earlier else TopicState.RECREATED
+    is_known = bool(listed_id) and listed in state.topics  # a lagging broker may list a topic that is deleted
+    return TopicState.UNCLEAR if is_known else TopicState.RECREATED
 
 
 def unanswered(shape: TopicShape, look: SourceLook) -> list[TopicPartition]:
-    """The partitions of the backup for which no leader answered."""
-    keys = (partition_id.topic_partition for partition_id in shape.partition_ids)
-    return [key for key in keys if key not in look.bounds]
+    """The partitions of the topic for which no leader answered."""
+    return [key for key in partitions_of(shape, look) if key not in look.bounds]
+
+
+def is_whole(state: BackupState, shape: TopicShape, look: SourceLook) -> bool:
+    """Whether all that tells of a loss was answered, and tells of none."""
+    is_judged = shape.topic in look.retention or not may_be_early(state, shape, look)
+    return is_judged and not unanswered(shape, look) and loss_of_log(state, shape, look) is None
 
 
 def loss_of_log(state: BackupState, shape: TopicShape, look: SourceLook) -> TopicState | None:
@@ -83,13 +90,23 @@ def cut_ends(shape: TopicShape, look: SourceLook) -> Iterator[tuple[PartitionId,
 
 def early_deletions(state: BackupState, shape: TopicShape, look: SourceLook) -> Iterator[tuple[PartitionId, Segment]]:
     """The partitions that lack records which the retention in force would keep, each with the newest segment of them.
-    By time only: with a limit of size, or where only requests delete, a deletion may be meant."""
+    By time only: with a limit of size, or where only requests delete, a deletion may be meant. Records from before the
+    last change of the settings may have been deleted by other ones."""
     rule = look.retention.get(shape.topic)
-    if rule is None or not rule.deletes or rule.retention_bytes != UNLIMITED or not (rule.retention_ms or 0) > 0:
+    if rule is None or not rule.deletes or rule.retention_bytes != UNLIMITED or shape.topic in look.changed:
         return
-    for partition_id, segment in deleted_segments(state, shape, look.bounds):
-        if segment.timestamp_max_ms > look.looked_ms - (rule.retention_ms or 0) + _CLOCKS_MS:
-            yield partition_id, segment
+    if (kept_ms := rule.retention_ms or 0) > 0:
+        kept_from_ms = max(look.looked_ms - kept_ms, _settings_since_ms(state, shape)) + _CLOCKS_MS
+        for partition_id, segment in deleted_segments(state, shape, look.bounds):
+            if segment.timestamp_max_ms > kept_from_ms:
+                yield partition_id, segment
+
+
+def _settings_since_ms(state: BackupState, shape: TopicShape) -> int:
+    """When the topic was first seen with the settings of the newest run. 0: as long as it is backed up."""
+    since = state.configs_since.get(shape.incarnation, state.seq)
+    point = state.history.find(since)
+    return 0 if since <= FIRST_SEQ else point.committed_at_ms if point else state.committed_at_ms
 
 
 def deleted_segments(
@@ -122,7 +139,7 @@ def may_be_early(state: BackupState, shape: TopicShape, look: SourceLook) -> boo
 def partitions_of(shape: TopicShape, look: SourceLook) -> list[TopicPartition]:
     """The partitions of the backup, and further ones of the source."""
     keys, number = [partition_id.topic_partition for partition_id in shape.partition_ids], shape.partitions
-    while (key := TopicPartition(topic=shape.topic, partition=number)) in look.bounds:
+    while (key := TopicPartition(topic=shape.topic, partition=number)) in look.bounds or key in look.failed:
         keys.append(key)
         number += 1
     return keys
@@ -163,7 +180,7 @@ class Sightings:
                 there_ms[incarnation] = look.looked_ms
                 for gone in (TopicState.GONE, TopicState.RECREATED):
                     found_ms.pop((incarnation, gone), None)
-            if loss is None and not unanswered(shape, look):
+            if loss is None and is_whole(state, shape, look):
                 whole_ms[incarnation] = look.looked_ms
                 found_ms.pop((incarnation, TopicState.SHRUNK), None)
             if loss is None and count_lag(state, shape, look) == 0:

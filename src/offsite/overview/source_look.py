@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from offsite.backup.copy_plan import PartitionBounds
@@ -15,12 +15,13 @@ from offsite.kafka.log_bounds import LogBounds
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicIncarnation, TopicPartition
-from offsite.model.cleanup_policy import Retention
+from offsite.model.cleanup_policy import RETENTION_SETTINGS, Retention
 from offsite.model.errors import OffsiteError, OtherCluster
 from offsite.model.journal import noted
 from offsite.model.selection import TopicSelection, drill_copies
 from offsite.overview.source_evidence import SourceLook, may_be_early
 from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicShape
 from offsite.repository.descriptor import import_origin
 from offsite.repository.state import BackupState
 
@@ -47,17 +48,21 @@ def look_at_source(admin: ClusterAdmin, backup: Backup, state: BackupState, *, l
     absent = [name for name, shape in shapes.items() if name not in listed and not shape.is_deleted]
     presence = admin.presence(absent)
     log = admin.bounds(_partitions(watched), patience_s=ANSWERS_WITHIN_S)
+    log_ends, silent = _log_ends(admin, state, watched, log.bounds)
+    failed = {**log.failed, **silent}
     look = SourceLook(
         looked_ms=looked_ms,
         listed={topic.name: _topic_id(topic) for topic in watched},
         presence=presence,
-        bounds=log.bounds,
-        failed={key: f"{error.id}: {error.message}" for key, error in log.failed.items()},
-        log_ends=_log_ends(admin, state, watched, log.bounds),
+        bounds={key: bounds for key, bounds in log.bounds.items() if key not in failed},
+        failed={key: f"{error.id}: {error.message}" for key, error in failed.items()},
+        log_ends=log_ends,
         new=new,
         restored=_restored(backup, state, watched),
     )
-    return _with_retention(admin, state, look)
+    look = _with_retention(admin, state, look)
+    _check_cluster(admin, backup)  # another one may have taken the address meanwhile, without these topics
+    return look
 
 
 def _check_cluster(admin: ClusterAdmin, backup: Backup) -> None:
@@ -88,8 +93,9 @@ def _log_ends(
     state: BackupState,
     topics: Iterable[TopicMetadata],
     bounds: Mapping[TopicPartition, LogBounds],
-) -> dict[TopicPartition, int]:
-    """The partitions whose log is no longer that of the backup, with the end of our newest epoch there."""
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
+    """The partitions whose log is no longer that of the backup, with the end of our newest epoch there; and those whose
+    leader did not tell."""
     ids = {topic.name: _topic_id(topic) for topic in topics}
     partitions = [
         PartitionBounds(
@@ -103,12 +109,13 @@ def _log_ends(
         )
         for key, log in bounds.items()
     ]
-    answers = ask_leaders(admin, state, partitions, patience_s=ANSWERS_WITHIN_S)
-    return {
-        answer.bounds.topic_partition: answer.end.end
-        for answer in answers
-        if not isinstance(answer.end, OffsiteError) and answer.has_diverged(state)
-    }
+    ends, silent = dict[TopicPartition, int](), dict[TopicPartition, OffsiteError]()
+    for answer in ask_leaders(admin, state, partitions, patience_s=ANSWERS_WITHIN_S):
+        if isinstance(answer.end, OffsiteError):
+            silent[answer.bounds.topic_partition] = answer.end
+        elif answer.has_diverged(state):
+            ends[answer.bounds.topic_partition] = answer.end.end
+    return ends, silent
 
 
 def _restored(backup: Backup, state: BackupState, topics: Iterable[TopicMetadata]) -> dict[TopicIncarnation, str]:
@@ -142,11 +149,25 @@ def _with_retention(admin: ClusterAdmin, state: BackupState, look: SourceLook) -
         return look
     try:
         configs = admin.readable_topic_configs(asked, with_defaults=True).configs
+        changed = _changed_rules(admin, [shapes[topic] for topic in early])
     except OffsiteError as error:  # a topic was deleted meanwhile, or the right is missing
         noted("retention_unread", error=error.id, why=error.message)
         return look
     return replace(
         look,
         retention={topic: Retention.of(settings) for topic, settings in configs.items()},
+        changed=changed,
         sizes_bytes=admin.sizes_bytes(key for key in look.bounds if key.topic in lagging),
     )
+
+
+def _changed_rules(admin: ClusterAdmin, shapes: Sequence[TopicShape]) -> frozenset[str]:
+    """The topics whose own rules of deletion are not surely those that the newest run saw."""
+    own = admin.readable_topic_configs(shape.topic for shape in shapes).configs if shapes else {}
+    return frozenset(
+        shape.topic for shape in shapes if shape.configs_unread or _rules(own.get(shape.topic)) != _rules(shape.configs)
+    )
+
+
+def _rules(configs: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> dict[str, str] | None:
+    return None if configs is None else {n: value for n, value in dict(configs).items() if n in RETENTION_SETTINGS}

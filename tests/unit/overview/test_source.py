@@ -3,9 +3,10 @@ back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from offsite.cli.app import app
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE
+from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.overview.comparison import TopicComparison, TopicState
@@ -26,6 +28,7 @@ from offsite.overview.verdict import source_alarm, verdict_of
 from offsite.upkeep.verification.last_checks import remember_check
 from offsite.upkeep.verification.run import verify_quick
 from tests.batches import FIRST_TIME_MS
+from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.virtual_time import VirtualClock
 
@@ -140,6 +143,25 @@ def test_a_deletion_stops_to_be_an_alarm_after_a_week(site: Site, clock: Virtual
     assert orders.restore
 
 
+def test_a_new_partition_without_an_answer_is_not_passed_over(site: Site, clock: VirtualClock) -> None:
+    site.source.topics["orders"].partitions += [PartitionLog(), PartitionLog()]
+    site.source.write("orders", [b"f"], partition=2)
+    site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic="orders", partition=1)] = LEADER_NOT_AVAILABLE
+    seen = look(site, clock)
+    orders = judged(site, seen)["orders"]
+    assert (orders.state, orders.lag_records) == (TopicState.UNREAD, -1)
+    assert orders.detail.startswith("OFF-")
+    assert orders.restorable_to_ms < seen.looked_ms
+
+
+def test_a_deleted_topic_that_is_listed_with_its_own_id_was_not_created_anew(site: Site, clock: VirtualClock) -> None:
+    deleted = site.source.topics.pop("orders")
+    site.back_up()
+    site.source.topics["orders"] = deleted  # by a broker that lags
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm, orders.restore) == (TopicState.UNCLEAR, False, {})
+
+
 @pytest.mark.parametrize("is_backed_up_since", [False, True])
 def test_a_topic_that_was_created_anew_is_not_the_same(
     site: Site, clock: VirtualClock, is_backed_up_since: bool
@@ -200,6 +222,47 @@ def test_a_deletion_that_may_be_meant_is_no_loss(
     assert bool(detail) is bool(orders.detail)
 
 
+@pytest.mark.parametrize("is_backed_up_since", [False, True])
+def test_what_a_shorter_retention_deleted_before_it_was_made_longer_is_no_loss(
+    site: Site, clock: VirtualClock, is_backed_up_since: bool
+) -> None:
+    site.source.admin.delete_records({HERE: 5})  # as brokers do after a day
+    site.source.topics["orders"].configs["retention.ms"] = str(7 * 24 * HOUR_MS)
+    if is_backed_up_since:
+        site.back_up()
+    orders = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + 25 * HOUR_MS))["orders"]
+    assert (orders.state, orders.alarm) == (TopicState.CURRENT, False)
+
+
+def test_what_brokers_deleted_by_a_default_of_theirs_before_a_topic_got_its_own_is_no_loss(
+    site: Site, clock: VirtualClock
+) -> None:
+    site.source.write("users", [b"a"])
+    site.back_up()
+    site.source.admin.delete_records({TopicPartition(topic="users", partition=0): 1})
+    site.source.topics["users"].configs["retention.ms"] = str(30 * 24 * HOUR_MS)
+    assert judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))["users"].state is TopicState.CURRENT
+
+
+def test_a_loss_that_one_look_could_not_judge_keeps_its_interval(site: Site, clock: VirtualClock) -> None:
+    state, before = site.backup.readable_state(), look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS)
+    site.source.admin.delete_records({HERE: 5})
+    found = replace(look(site, clock, looked_ms=before.looked_ms), looked_ms=before.looked_ms + 30_000)
+    unread = replace(found, looked_ms=before.looked_ms + 60_000, retention={})
+    later = replace(found, looked_ms=before.looked_ms + 90_000)
+    sightings = Sightings().after(state, before).after(state, found).after(state, unread)
+    orders = judged(site, later, sightings)["orders"]
+    assert (orders.state, orders.seen_ms, orders.found_ms) == (TopicState.SHRUNK, before.looked_ms, found.looked_ms)
+
+
+def test_a_log_whose_leader_does_not_tell_its_epochs_is_unread(site: Site, clock: VirtualClock) -> None:
+    site.source.topics["orders"].partitions[0].elect(cut_to=3)
+    site.source.write("orders", [b"x", b"y", b"z"])
+    site.source.failing[Api.OFFSET_FOR_LEADER_EPOCH, HERE] = LEADER_NOT_AVAILABLE
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.lag_records) == (TopicState.UNREAD, -1)
+
+
 def test_a_selected_topic_that_no_commit_has_is_named(site: Site, clock: VirtualClock) -> None:
     site.source.make_topic("invoices")
     site.source.write("invoices", [b"a", b"b"])
@@ -250,6 +313,25 @@ def test_another_cluster_is_not_compared(site: Site, clock: VirtualClock) -> Non
     watch.look()
     assert watch.comparison(BACKUP).problem.startswith("OFF-1401")
     assert watch.comparison(BACKUP).topics == ()
+
+
+def test_another_cluster_that_takes_the_address_during_a_look_has_deleted_nothing(
+    site: Site, clock: VirtualClock
+) -> None:
+    watch, admin = watch_of(site, clock), admin_of(site, clock)
+    watch.look()
+    listed = ClusterAdmin.topics
+
+    def other(self: ClusterAdmin, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
+        site.source.cluster_id = "another"
+        site.source.topics.clear()
+        return listed(admin, names)
+
+    with patch.object(ClusterAdmin, "topics", other):
+        watch.look()
+    comparison = watch.comparison(BACKUP)
+    assert comparison.problem.startswith("OFF-1401")
+    assert (comparison.counts, comparison.alarms) == ({"current": 2}, 0)
 
 
 def test_safe_is_good_only_once_this_machine_has_proven_it(site: Site) -> None:
