@@ -232,5 +232,15 @@ def exit_on_damage() -> Iterator[None]:
     """
     _reported_damage.clear()
     yield
+    exit_if_damaged()
+
+
+def exit_if_damaged() -> None:
+    """Raise the exit code of damage, if damage was reported."""
     if _reported_damage:
         raise typer.Exit(Damaged.exit_code)
+
+
+def reported_damage() -> Sequence[str]:
+    """The damage that was reported during the command."""
+    return tuple(_reported_damage)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.output import Line, OutputFormat, ResultT, emit, note
+from offsite.cli.output import Line, OutputFormat, ResultT, emit, exit_if_damaged, note, reported_damage
 from offsite.cli.process import interrupted_exit_code
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.ids import random_id
@@ -151,6 +151,7 @@ class Telling:
             try:
                 self._begin()
                 yield
+                exit_if_damaged()
             except BaseException as error:
                 self._end(error)
                 raise
@@ -236,6 +237,7 @@ class Telling:
             case None:
                 return self._event(EventKind.SUCCEEDED, exit_code=0, message=self._message)
             case typer.Exit(exit_code=exit_code):
+                self._details = (*reported_damage(), *self._details)[:DETAILS_MAX]
                 return self._event(ending(exit_code), exit_code=exit_code, message=self._message)
             case OffsiteError():
                 kind, code = ending(error.exit_code), error.exit_code
@@ -254,8 +256,10 @@ class Telling:
 
 def tell_round(changes: FollowChanges, completed: Round) -> None:
     """Tell the changes that a finished round brought."""
-    result = completed.result
-    losses = 0 if result is None else len(result.holes) + len(result.cut_back)
+    losses = list[str]()
+    if (result := completed.result) is not None:
+        losses += [hole.topic for hole in result.holes]
+        losses += [branch.topic for branch in result.cut_back]
     changes.round(completed.state.left_behind, losses=losses)
 
 

@@ -22,6 +22,8 @@ MOST_RATE = 1_000 * 1000**4
 """The highest limit, in bytes per second: far above, the share of half a second is no 64-bit number."""
 _AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+UNIT_WORDS = frozenset({"ms", "s", "min", "h", "d"})
+"""Of `format_duration`."""
 UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _TIME_HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
 _MAX_AGO = 10**9  # of any unit: weeks of that number still fit 64 bits of milliseconds

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from offsite.model.clock import Clock
-from offsite.model.names import amount
+from offsite.model.names import amount, named
 from offsite.notify.event import EventKind
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ AGAIN_TOLD_AFTER_S = 600.0
 that lasts is hidden."""
 _HOUR_S = 3600.0
 ALIVE_EVERY_S = 60.0
+_NAMED_MAX = 5
 
 
 class PartitionLeft(Protocol):
@@ -62,10 +63,11 @@ class FollowChanges:
                 EventKind.OUTAGE, since_ms=outage.since_ms, error=error.id, message=error.message, hint=error.hint
             )
 
-    def round(self, left: Sequence[PartitionLeft], *, losses: int = 0) -> None:
-        """Take a finished round, with the partitions that it left behind, and the number of losses that it found."""
+    def round(self, left: Sequence[PartitionLeft], *, losses: Sequence[str] = ()) -> None:
+        """Take a finished round, with the partitions that it left behind, and the topic of each loss that it found."""
         if losses:
-            message = f"the source had lost records: {amount(losses, 'range')}, see offsite show"
+            ranges, topics = amount(len(losses), "range"), named(sorted(set(losses)), most=_NAMED_MAX)
+            message = f"the source had lost records: {ranges} of {topics}; see offsite show"
             self._tell(EventKind.LOSS, message=message)
         if left and not self._left:
             message = f"{amount(len(left), 'partition')} could not be copied to the end; the others are"
@@ -81,4 +83,5 @@ class FollowChanges:
     def _end_outage(self) -> None:
         if self._told_outage is not None:
             self._tell(EventKind.OUTAGE_OVER, since_ms=self._told_outage.since_ms, message="working again")
+            self._left = 0  # a ping of a success was sent: partitions that are still left are told again
         self._outage_began_s = self._told_outage = None

@@ -38,7 +38,7 @@ class Messenger:
     timeout_s: float = TIMEOUT_S
 
     def wants(self, event: Event) -> bool:
-        return event.kind is EventKind.SUCCEEDED or any(address.when.fits(event) for address in self.addresses)
+        return _ends_trouble(event) or any(address.when.fits(event) for address in self.addresses)
 
     def deliver(self, event: Event, limit: Limit) -> list[Delivery]:
         last = self.memory.last()
@@ -49,14 +49,16 @@ class Messenger:
             if address.when.fits(event) or (works_again and address.when in {SendWhen.DEFAULT, SendWhen.CHANGE})
         ]
         if not addresses:
+            if last is not None and last.kind.is_bad and _ends_trouble(event):  # the next trouble is another one
+                self.memory.keep(LastTold.of(event))
             return []
         if last is not None and last.hides(event) and event.kind not in _REGULAR:
             self.memory.keep(replace(last, left_out=last.left_out + 1))
             return []
         began_s = limit.clock.monotonic_s()
         problems = _sent(addresses, title_of(event, works_again=works_again), body_of(event, last), event, limit)
-        if not all(problems):  # somebody knows it
-            self.memory.keep(LastTold(kind=event.kind, error=event.error, at_ms=event.at_ms))
+        if not all(problems) or event.kind.is_recovery:  # somebody knows it, or it is not told again
+            self.memory.keep(LastTold.of(event))
         took_s = round(limit.clock.monotonic_s() - began_s, 3)
         return [
             Delivery(
@@ -67,6 +69,10 @@ class Messenger:
             )
             for address, problem in zip(addresses, problems, strict=True)
         ]
+
+
+def _ends_trouble(event: Event) -> bool:
+    return event.kind is EventKind.SUCCEEDED or event.kind.is_recovery
 
 
 def title_of(event: Event, *, works_again: bool) -> str:

@@ -47,6 +47,7 @@ main()
 """
 EMIT = "news.emit(Result(), output=OutputFormat.JSON, render=lambda result: ['five records'])"
 WRITES = "cat >> events"
+DAMAGE = "from offsite.cli.output import report_damage; report_damage('commit 3 cannot be read')"
 
 
 def started(script: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -80,6 +81,7 @@ def events(tmp_path: Path) -> list[dict[str, Any]]:
         (EMIT, 0, ["began", "succeeded"]),
         (f"{EMIT}; raise typer.Exit(3)", 3, ["began", "partial", "partial"]),
         (f"{EMIT}; raise typer.Exit(13)", 13, ["began", "failed", "failed"]),
+        (f"{DAMAGE}; {EMIT}", 13, ["began", "failed", "failed"]),
         ("raise RuntimeError('a record with s3cret')", 1, ["began", "failed", "failed"]),
         ("raise KeyboardInterrupt", 1, ["began", "interrupted", "interrupted"]),
     ],
@@ -91,7 +93,7 @@ def test_hooks_follow_a_command(tmp_path: Path, body: str, exit_code: int, kinds
     assert [event["event"] for event in events(tmp_path)] == kinds
     assert len({event["run"] for event in events(tmp_path)}) == 1
     assert "s3cret" not in (tmp_path / "events").read_text()
-    if body.startswith(EMIT):
+    if EMIT in body:
         assert code == exit_code
         last, result = events(tmp_path)[-1], json.loads(printed)
         assert (last["exit_code"], last["numbers"], last["message"]) == (exit_code, {"records": 5}, "five records")
@@ -101,6 +103,7 @@ def test_hooks_follow_a_command(tmp_path: Path, body: str, exit_code: int, kinds
             ("hook after", ""),
             *([("hook failure", "")] if exit_code else []),
         ]
+    assert events(tmp_path)[-1]["details"] == (["commit 3 cannot be read"] if DAMAGE in body else [])
 
 
 def test_hooks_that_fail_and_hang_change_nothing_but_the_notices(tmp_path: Path) -> None:

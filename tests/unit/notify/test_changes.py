@@ -75,6 +75,15 @@ def test_rounds_are_told_once_a_minute() -> None:
 
 def test_a_round_that_finds_losses_tells_each_time() -> None:
     watched = Watched()
-    for losses in (0, 2, 0, 1):
+    for losses in ([], ["orders", "orders"], [], ["users"]):
         watched.changes.round([], losses=losses)
     assert watched.kinds == ["round", "loss", "loss"]
+
+
+def test_partitions_left_behind_are_told_again_after_an_outage_is_over() -> None:
+    watched = Watched()
+    watched.changes.round([Left()])
+    watched.outage_of(90)
+    watched.changes.round([Left()])
+    watched.changes.round([Left()])
+    assert watched.kinds == ["left_behind", "outage", "outage_over", "left_behind"]

@@ -180,6 +180,10 @@ def test_secrets_of_offsite_stay_out_of_the_environment(tmp_path: Path) -> None:
         "AZURE_STORAGE_ACCOUNT_KEY": "s5",
         "KAFKA_PASSWORD": "s6",
         "client_secret": "s7",
+        "AZURE_STORAGE_KEY": "s8",
+        "AWS_SERVER_SIDE_ENCRYPTION_CUSTOMER_KEY_BASE64": "s9",
+        "DATABASE_PASS": "s10",
+        "db_pwd": "s11",
     }
     _, lines = told(f"env > {tmp_path}/env", environment={"PATH": os.environ["PATH"], "HOME": "/home/me", **secrets})
 

@@ -309,6 +309,41 @@ def test_the_same_message_comes_once_an_hour_and_the_end_of_it_at_once() -> None
     assert SAME_AGAIN_MS == 60 * 60_000
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of messages that are sent; sending works."""
+    bodies = list[str]()
+
+    def send(addresses: list[SendAddress], _title: str, body: str, *_: object) -> list[str]:
+        bodies.append(body.splitlines()[0])
+        return [""] * len(addresses)
+
+    monkeypatch.setattr("offsite.notify.messenger._sent", send)
+    return bodies
+
+
+def test_another_trouble_is_told_at_once_and_the_same_one_with_other_figures_is_not(sent: list[str]) -> None:
+    def at(minute: int, message: str, *details: str, kind: EventKind = EventKind.PARTIAL) -> Event:
+        return event(kind, error="", message=message, details=details, at_ms=minute * 60_000)
+
+    sender = messenger("json://a")
+    delivered(sender, at(0, "one", "shop: last backup 25 h 03 min ago"), at(5, "two", "shop: last backup 2 d 1 h ago"))
+    delivered(sender, at(10, "three", "shop: last backup 2 d 1 h ago", "Lost at the source: orders (gone)."))
+    delivered(sender, at(15, "four", "shop: last backup 2 d 1 h ago", "Lost at the source: orders (gone)."))
+    delivered(sender, at(20, "five", "Lost at the source: orders (gone), users (gone)."))
+    assert sent == ["one", "three", "five"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"), [(EventKind.FAILED, EventKind.SUCCEEDED), (EventKind.OUTAGE, EventKind.OUTAGE_OVER)]
+)
+def test_who_hears_of_failures_alone_hears_of_the_next_one(sent: list[str], bad: EventKind, good: EventKind) -> None:
+    sender = messenger("json://a", when=SendWhen.FAILURE)
+    for minute, kind in enumerate((bad, bad, good, bad)):
+        delivered(sender, event(kind, error="OFF-1501", message=f"{kind} {minute}", at_ms=minute * 60_000))
+    assert sent == [f"{bad} 0", f"{bad} 3"]
+
+
 def test_each_address_gets_what_it_wants() -> None:
     def wanted(when: SendWhen, **fields: Any) -> list[str]:
         return [kind.value for kind in EventKind if when.fits(event(kind, **fields))]

@@ -247,12 +247,12 @@ def test_what_brokers_deleted_by_a_default_of_theirs_before_a_topic_got_its_own_
 def test_a_loss_that_one_look_could_not_judge_keeps_its_interval(site: Site, clock: VirtualClock) -> None:
     state, before = site.backup.readable_state(), look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS)
     site.source.admin.delete_records({HERE: 5})
-    found = replace(look(site, clock, looked_ms=before.looked_ms), looked_ms=before.looked_ms + 30_000)
-    unread = replace(found, looked_ms=before.looked_ms + 60_000, retention={})
-    later = replace(found, looked_ms=before.looked_ms + 90_000)
-    sightings = Sightings().after(state, before).after(state, found).after(state, unread)
+    first = replace(look(site, clock, looked_ms=before.looked_ms), looked_ms=before.looked_ms + 30_000)
+    unread = replace(first, looked_ms=before.looked_ms + 60_000, retention={})
+    later = replace(first, looked_ms=before.looked_ms + 90_000)
+    sightings = Sightings().after(state, before).after(state, first).after(state, unread)
     orders = judged(site, later, sightings)["orders"]
-    assert (orders.state, orders.seen_ms, orders.found_ms) == (TopicState.SHRUNK, before.looked_ms, found.looked_ms)
+    assert (orders.state, orders.seen_ms, orders.found_ms) == (TopicState.SHRUNK, before.looked_ms, first.looked_ms)
 
 
 def test_a_log_whose_leader_does_not_tell_its_epochs_is_unread(site: Site, clock: VirtualClock) -> None:
