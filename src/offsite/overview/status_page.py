@@ -13,21 +13,20 @@ from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.errors import OffsiteError
 from offsite.model.units import format_duration, format_time
 from offsite.overview.comparison import SourceComparison
+from offsite.overview.history_plots import read_history, recovery_plot
 from offsite.overview.status import BackupStatus, Status
 from offsite.overview.verdict import backup_word, rests_on, source_age, source_alarm, verdict_of
+from offsite.reports.bar_plot import BarPlot
 from offsite.reports.html_page import (
-    POINTS_MAX,
-    PlotLine,
     VerdictStyle,
     document,
     facts,
     items,
-    lines_of,
-    plot,
     tag,
     text,
     verdict,
 )
+from offsite.reports.plot import TimePlot
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
 from offsite.repository.state import BackupState
@@ -40,14 +39,15 @@ _TOLD_MAX = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """`facts`: texts by name. `lines`: plots; none for fewer than two restore points."""
+    """`facts`: texts by name. `plots`: none without a restore point."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
-    lines: tuple[PlotLine, ...] = ()
+    plots: tuple[TimePlot | BarPlot, ...] = ()
 
 
-def glance(backup: Backup) -> Glance:
-    """Read the facts from the newest state. Raises `DamagedCommit` and the errors of the store."""
+def glance(backup: Backup, status: BackupStatus | None = None) -> Glance:
+    """Read the facts from the newest state. `status`: with all plots, beside the source of the status; None: with the
+    recovery point alone, and reading no commit. Raises `DamagedCommit` and the errors of the store."""
     state, now_ms = backup.readable_state(), display_now_ms(backup.store)
     losses = sum(hole.is_loss for hole in state.holes)
     facts = {
@@ -55,7 +55,11 @@ def glance(backup: Backup) -> Glance:
         "Holes": f"{losses:,}" if losses else "none",
         "Source deletes by age": source_deletes(state, now_ms),
     }
-    return Glance(facts=facts, lines=tuple(lines_of(list(state.history[-POINTS_MAX:]), now_ms)))
+    if not state.history:
+        return Glance(facts=facts)
+    if status is None:
+        return Glance(facts=facts, plots=(recovery_plot(state, now_ms),))
+    return Glance(facts=facts, plots=read_history(backup, source=status.source).plots())
 
 
 def source_deletes(state: BackupState, now_ms: int) -> str:
@@ -98,12 +102,14 @@ def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> s
     return document("Am I safe?", parts)
 
 
-def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[str, Glance]:
+def read_glances(
+    status: Status, open_backup: Callable[[str], Backup], *, with_all_plots: bool = False
+) -> dict[str, Glance]:
     """Read the facts of every readable backup; the status reports problems of the rest."""
     glances: dict[str, Glance] = {}
     for backup in status.backups:
         with suppress(OffsiteError):
-            glances[backup.backup] = glance(open_backup(backup.backup))
+            glances[backup.backup] = glance(open_backup(backup.backup), backup if with_all_plots else None)
     return glances
 
 
@@ -162,7 +168,7 @@ def _backup(status: BackupStatus, extras: Glance) -> Iterable[str]:
             **dict(describe_checks(status.checks)),
         }
     )
-    yield from map(plot, extras.lines)
+    yield '<div class="plots">' + "".join(plot.html() for plot in extras.plots) + "</div>"
     if status.notes:
         yield items(status.notes)
 

@@ -29,7 +29,7 @@ from offsite.serve import actuator
 from offsite.serve.answers import answer_error, problem, status_of
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.pages import jobs as job_pages
-from offsite.serve.pages import login, look
+from offsite.serve.pages import login, look, over_time
 from offsite.serve.pages.page import page
 from offsite.serve.site import Site
 from offsite.serve.v1 import jobs, plans, read, restores
@@ -203,7 +203,7 @@ def routes() -> FastAPI:
         app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, job_pages, login):
+    for routes_module in (look, over_time, job_pages, login):
         app.include_router(routes_module.router)
     app.exception_handler(OffsiteError)(_of_ours)
     app.exception_handler(RequestValidationError)(_invalid)

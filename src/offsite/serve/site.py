@@ -24,6 +24,7 @@ from offsite.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedObject, OffsiteError
 from offsite.overview.comparison import SourceComparison
+from offsite.overview.history_plots import HistoryCache
 from offsite.overview.source_look import impatient
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import Status, read_status
@@ -215,6 +216,7 @@ class Site:
         self.workers = Workers(environment=_environment(settings))
         self._repository: Repository | None = None
         self._states = StateCache()
+        self.history_cache = HistoryCache()
         self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
         self._metastores = CachedValue(self._read_metastores, self.clock)
         self.watch: SourceWatch | None = self._make_watch()

@@ -25,7 +25,7 @@ from offsite.model.untrusted.text import NotUtf8, decode_text
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_POINTS = r"groups|pins|points|source|checkpoints(?:/[^/]+(?:/explanation)?)?"
+_POINTS = r"groups|pins|points|source|over-time|checkpoints(?:/[^/]+(?:/explanation)?)?"
 _SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
 _ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
 _BEGUN = "checkpoints|runs|verifications|drills"

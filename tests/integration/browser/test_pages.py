@@ -23,6 +23,7 @@ PAGES = (
     f"{BASE}/source",
     f"{BASE}?find=pay",
     f"{BASE}/points",
+    f"{BASE}/over-time",
     f"{BASE}/checkpoints",
     f"{BASE}/checkpoints/{CHECKPOINT}",
     f"{BASE}/groups",

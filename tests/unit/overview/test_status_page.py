@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from tests.fake_cluster.site import Site, open_site
 
 def page_of(site: Site) -> str:
     status = read_status(site.repository)
-    return status_page(status, read_glances(status, site.repository.backup), site.repository.store.now_ms())
+    glances = read_glances(status, site.repository.backup, with_all_plots=True)
+    return status_page(status, glances, site.repository.store.now_ms())
 
 
 def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
@@ -28,7 +30,17 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         site.back_up()
         page = page_of(site)
     assert "Safe, never proven. 1 backup, newest restore point" in page
-    assert page.count("<svg") == 2
+    titles = re.findall("<figcaption>(.*?)[:,<]", page)
+    assert titles == [
+        "Recovery point",
+        "Headroom",
+        "How old the newest record of a commit was when the commit was made",
+        "Backed up per second",
+        "Backed up per second",
+        "Stored bytes by topic",
+        "Age of proof",
+    ]
+    assert page.count('<svg class="plot"') == 4, "nothing is proven, and no cluster was named"
     assert "records of orders that are not backed up (the topic keeps records for 1 h" in page
     assert "no checkpoint yet" in page
     assert "src=" not in page

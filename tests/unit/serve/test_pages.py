@@ -14,9 +14,8 @@ from starlette.testclient import TestClient
 from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.overview.contents import PartitionDetail, TopicDetail
-from offsite.reports.html_page import MARGIN, lines_of, places
+from offsite.reports.html_page import places
 from offsite.reports.point_report import HoleReport
-from offsite.repository.commit_history import CommitSummary
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.repository.json_form import encode_object
@@ -39,6 +38,7 @@ PAGES = (
     BASE,
     f"{BASE}/source",
     f"{BASE}/points",
+    f"{BASE}/over-time",
     f"{BASE}/checkpoints",
     f"{BASE}/checkpoints/7",
     f"{BASE}/groups",
@@ -386,20 +386,7 @@ def _timed(name: str, oldest_ms: int, newest_ms: int) -> TopicDetail:
     )
 
 
-def test_a_plot_goes_from_its_first_to_its_last_point() -> None:
-    points = [
-        CommitSummary(
-            seq=n, committed_at_ms=n * 1000, records=1, raw_bytes=1, stored_bytes=1024, holes=0, checkpoint=-1
-        )
-        for n in (1, 2, 5)
-    ]
-    age, stored = lines_of(points, now_ms=9_000)
-    assert stored.path.startswith("M0.0 ")
-    assert stored.path.endswith(f"L600.0 {MARGIN:.1f}")
-    assert "3.0 KiB stored by 3 restore points" in stored.described
-    assert "at most 4.0 s old" in age.described
-    assert age.path.endswith(f"L600.0 {MARGIN:.1f}"), "nothing was made for longest just now"
-    assert lines_of(points[:1], now_ms=9_000) == []
+def test_places_on_a_line_of_time_keep_their_distances() -> None:
     assert places([1, 2, 5]) == [6.0, 153.0, 594.0]
 
 

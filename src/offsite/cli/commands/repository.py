@@ -204,7 +204,8 @@ def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.stores.plain_files import check_replaceable
     from offsite.stores.wrapped_store import display_now_ms
 
-    page = status_page(report, read_glances(report, repository.backup), display_now_ms(repository.store))
+    glances = read_glances(report, repository.backup, with_all_plots=True)
+    page = status_page(report, glances, display_now_ms(repository.store))
     beside = file.with_name(f".{file.name}.{random_id()}")
     try:
         check_replaceable(file)

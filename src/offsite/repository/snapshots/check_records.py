@@ -24,7 +24,7 @@ from offsite.stores.store import Store
 DEEP = "deep"
 DEPTHS = ("quick", DEEP)
 
-_RECENT_MS = 40 * 86_400_000
+RECENT_MS = 40 * 86_400_000
 """How far back the first search for the last check goes: most backups are checked at least monthly, so the list of all
 checks of years is rarely needed."""
 
@@ -63,18 +63,23 @@ def put_verify_record(store: Store, layout: BackupLayout, record: VerifyRecord) 
 def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms: int) -> VerifyRecord | None:
     """The record of the last check of that depth up to now, None without one. A record dated after `now_ms` was not
     written by a check of offsite. Raises `DamagedObject`."""
-    prefix = layout.verifies_of_prefix(depth)
-    recent = f"{prefix}{dated_id(max(0, now_ms - _RECENT_MS), '0')}"
-    latest = f"{prefix}{dated_id(now_ms + AHEAD_MAX_MS, 'z')}"
-    for after in (recent, ""):
-        if keys := [info.key for info in own_objects(store.list(prefix, start_after=after)) if info.key < latest]:
+    for since_ms in (now_ms - RECENT_MS, 0):
+        if keys := verify_keys(store, layout, depth, since_ms=since_ms, now_ms=now_ms):
             newest, _, _ = keys[-1].rpartition("-")
             candidates = (key for key in keys[-_SAME_SECOND_MAX:] if key.startswith(newest))
-            return max((_get(store, key) for key in candidates), key=lambda record: record.verified_at_ms)
+            return max((get_verify_record(store, key) for key in candidates), key=lambda record: record.verified_at_ms)
     return None
 
 
-def _get(store: Store, key: str) -> VerifyRecord:
+def verify_keys(store: Store, layout: BackupLayout, depth: str, *, since_ms: int, now_ms: int) -> list[str]:
+    """The keys of the checks of that depth from `since_ms` to now, ascending by time (epoch ms)."""
+    prefix = layout.verifies_of_prefix(depth)
+    earliest, latest = f"{prefix}{dated_id(max(0, since_ms), '0')}", f"{prefix}{dated_id(now_ms + AHEAD_MAX_MS, 'z')}"
+    return [info.key for info in own_objects(store.list(prefix, start_after=earliest)) if info.key < latest]
+
+
+def get_verify_record(store: Store, key: str) -> VerifyRecord:
+    """The record at `key`. Raises `DamagedObject`."""
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} is listed but cannot be read")

@@ -21,6 +21,8 @@ from offsite.model.selection import split_patterns
 from offsite.model.units import format_duration, format_size, format_time
 from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
+from offsite.reports.bar_plot import BarPlot
+from offsite.reports.plot import TimePlot
 from offsite.serve.tokens import AccessRole, Caller
 from offsite.serve.v1.requests import path_of, site_of
 
@@ -68,6 +70,7 @@ def _environment() -> Environment:
         "duration": format_duration,
         "count": _count,
         "lines": _lines,
+        "plot": _plot,
     }
     return environment
 
@@ -81,6 +84,11 @@ def _shown(value: object) -> object:
 def _lines(text: str) -> Markup:
     """A text of several lines, each escaped like other text."""
     return Markup("\n").join(printable(line) for line in text.splitlines())
+
+
+def _plot(plot: TimePlot | BarPlot, *, is_brief: bool = False) -> Markup:
+    """Plots escape their texts themselves."""
+    return Markup(plot.html(is_brief=is_brief) if isinstance(plot, TimePlot) else plot.html())  # noqa: S704
 
 
 def _time(time_ms: int) -> str:
