@@ -109,10 +109,14 @@ def snapshot_of(server: SchemaRegistryServer) -> RegistrySnapshot:
     return read_registry(RegistryClient(address_of(server)))
 
 
-def meanings(server: SchemaRegistryServer, contents: Sequence[bytes | None]) -> list[object]:
-    """What the contents mean to a consumer of this registry; bytes without a meaning as they are."""
+def reader_of(server: SchemaRegistryServer) -> FramedReader:
+    """A consumer that read this registry once."""
     snapshot = snapshot_of(server)
-    reader = FramedReader(lambda: snapshot)
+    return FramedReader(lambda: snapshot)
+
+
+def meanings(reader: FramedReader, contents: Sequence[bytes | None]) -> list[object]:
+    """What the contents mean to a consumer; bytes without a meaning as they are."""
     read_values = [None if content is None else reader.read(content) for content in contents]
     return [
         content if value is None else (value.kind, value.type, value.value)

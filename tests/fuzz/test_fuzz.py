@@ -15,7 +15,7 @@ from tests.fuzz.fuzzer import Fuzzer, Round
 from tests.fuzz.targets import BOMB_TARGETS, TARGETS
 
 SEED = int(os.environ.get("OFFSITE_FUZZ_SEED", "1"))
-MUTANTS = 60
+MUTANTS = 40
 MUTANTS_OF_REPOSITORIES = 20
 """All that reads a repository reads each of these: a third of a second each."""
 MUTANTS_IN_SOAK = int(os.environ.get("OFFSITE_FUZZ_MUTANTS", "2000"))

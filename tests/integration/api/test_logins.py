@@ -63,6 +63,7 @@ def test_a_coordinator_logs_in(site: Site, topic: str, serve: Serve, tmp_path: P
     assert (restored["result"]["records"], restored["result"]["verified"]) == (RECORDS, True)
 
 
+@pytest.mark.soak
 def test_a_program_logs_in(site: Site, topic: str, tmp_path: Path) -> None:
     config = write(tmp_path / "client.properties", site.right)
     ended = subprocess.run(

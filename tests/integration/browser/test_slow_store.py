@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import pytest
 
 from tests.integration.browser.conftest import LookAt
 from tests.integration.browser.served import BASE, coordinator, full_site
@@ -40,6 +41,7 @@ def slow_site(tmp_path: Path, delay: threading.Event, answers: threading.Event) 
         yield f"{store.url}?endpoint={quote(endpoint, safe='')}"
 
 
+@pytest.mark.soak
 def test_pages_of_a_slow_repository_come_and_those_of_a_silent_one_say_so(look_at: LookAt, tmp_path: Path) -> None:
     delay, answers = threading.Event(), threading.Event()
     answers.set()

@@ -99,6 +99,7 @@ def test_the_front_page_does_what_it_says(tmp_path: Path) -> None:
         Sandbox(folder / "kafka").stop()
 
 
+@pytest.mark.soak
 def test_the_tutorial_does_what_it_says(tutorial: Tutorial) -> None:
     assert (tutorial.folder / "backups").is_dir()
 

@@ -110,6 +110,7 @@ def ends(report: Any) -> dict[int, int]:
     return {each["partition"]: each["end"] for each in report["details"]}
 
 
+@pytest.mark.soak
 def test_one_taken_in_the_background_ends_where_it_was_taken_while_producers_go_on(place: Place) -> None:
     with producing(place.bootstrap, [place.topic]):
         report = place.take("--id", 7)

@@ -52,6 +52,7 @@ def micro_batch(site: Site, start: int, end: int) -> list[tuple[int, int, bytes,
     return [(row["partition"], row["offset"], bytes(row["value"]), row["commit"]) for row in rows]
 
 
+@pytest.mark.soak
 def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_batch(  # one story
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

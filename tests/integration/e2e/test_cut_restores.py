@@ -124,6 +124,7 @@ def assert_goes_on(application: Application) -> None:
 @pytest.mark.parametrize(
     "spark", [InlineRunner, pytest.param(shared_spark, marks=pytest.mark.soak)], indirect=True, ids=["inline", "spark"]
 )
+@pytest.mark.soak
 def test_the_application_goes_on_from_each_cut_and_breaks_at_ends_as_copied(busy: Busy) -> None:
     for commit in busy.commits[: RESTORES - 1]:
         assert not busy.cut(commit).refused

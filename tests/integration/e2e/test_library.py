@@ -26,6 +26,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
         yield session
 
 
+@pytest.mark.soak
 def test_a_program_backs_up_looks_and_restores_on_its_own_spark(
     broker: SandboxInfo, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -1,6 +1,5 @@
 """A run that follows while its tokens, tickets or keys and its sessions end, again and again: nothing is lost to it,
-and nobody is asked to log in by hand. With `make soak` for ten minutes, over two lives; with `make test` over lives of
-seconds."""
+and nobody is asked to log in by hand. Ten minutes, over two lives."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from tests.processes import wait_until
 from tests.s3_servers import ENVIRONMENT
 from tests.shared_brokers import running
 
-SHORT_S, LONG_S = 30, 600
+LONG_S = 600
 LIVES, SESSIONS = 3, 8
 """Of tokens and of sessions, in one run."""
 WRONG_LIMIT_S = 10
@@ -173,7 +172,7 @@ SITES: Mapping[str, Callable[[Path, float], AbstractContextManager[Site]]] = {
 
 
 LONG_RUN = (pytest.mark.soak, pytest.mark.timeout(1800))
-RUNS = [("oauth", SHORT_S), *(pytest.param(name, LONG_S, marks=LONG_RUN) for name in SITES)]
+RUNS = [pytest.param(name, LONG_S, marks=LONG_RUN) for name in SITES]
 
 
 @pytest.fixture

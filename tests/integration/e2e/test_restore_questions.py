@@ -16,6 +16,7 @@ from tests.pseudo_terminal import END_OF_INPUT, INTERRUPT, PATIENCE_S, running_a
 
 MARK = "OFFSITE_QUESTIONS_TEST"
 VALUES = [b"a", b"b", b"c"]
+ATTENTION = 3
 
 
 @pytest.fixture
@@ -65,6 +66,29 @@ def test_a_topic_comes_back_by_answers_alone_and_the_told_command_continues(
         "--yes",
     }
     assert offsite(*words[1:]).error["id"] == "OFF-1402", "it is what was done: the target is not empty any more"
+
+
+@pytest.mark.soak
+def test_a_topic_that_the_cluster_lost_is_told_and_comes_back_under_its_own_name_by_enter_alone(
+    site: Site, topic: str, environment: dict[str, str]
+) -> None:
+    before = site.read(topic)
+    site.cluster.admin.delete_topics([topic])
+    status = offsite("status", f"--against={environment['OFFSITE_BOOTSTRAP']}", environment=environment)
+    assert status.exit_code == ATTENTION, status.stderr
+    (compared,) = status.result["backups"][0]["source"]["topics"]
+    assert (compared["topic"], compared["state"]) == (topic, "gone")
+    cluster = f"[{environment['OFFSITE_BOOTSTRAP']}]:"
+    questions = ["which backup?", "which topics?", "which restore point?", cluster, "which names?"]
+    with running_at_terminal([str(OFFSITE), "restore", "run"], environment, columns=200) as (process, terminal):
+        for number in range(1, len(questions) + 1):
+            terminal.wait_for(*questions[:number])
+            terminal.type("\n")
+        terminal.wait_for("the same without questions: ", "restore into cluster", "[y/N]")
+        terminal.type("y\n")
+        assert process.wait(PATIENCE_S) == 0, terminal.text
+        assert "verified: every record was read back and equals the backup" in terminal.text
+    site.assert_same(before, site.read(topic))
 
 
 @pytest.mark.parametrize(("typed", "exit_code"), [(INTERRUPT, 130), (END_OF_INPUT, 14)])

@@ -24,7 +24,7 @@ from offsite.restore.run import run_restore
 from offsite.sandbox import SandboxInfo
 from offsite.schemas.read_registry import read_registry
 from offsite.schemas.registry_client import RegistryClient
-from tests.framed_topics import ORDER, PRICE, address_of, framed, meanings, payload, take_ids
+from tests.framed_topics import ORDER, PRICE, address_of, framed, meanings, payload, reader_of, take_ids
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.schema_registry import SchemaRegistryServer, serving
@@ -64,12 +64,13 @@ def test_what_every_codec_of_a_client_holds_gets_the_ids_of_the_target(site: Sit
         assert (result.schema_ids.changed, result.schema_ids.left) == (2 * len(CODECS) * COUNT, 0)
         source = read_topic(site.cluster.bootstrap, topic)
         back = read_topic(site.cluster.bootstrap, f"{topic}.back")
+        reader_here, reader_there = reader_of(registry), reader_of(there)
         for partition in range(2):
             before, after = source[partition], back[partition]
             assert [(r.offset, r.timestamp_ms) for r in after] == [(r.offset, r.timestamp_ms) for r in before]
             for column in ("key", "value"):
                 old, new = ([getattr(record, column) for record in log] for log in (before, after))
-                assert meanings(there, new) == meanings(registry, old)
+                assert meanings(reader_there, new) == meanings(reader_here, old)
                 assert new != old
 
 

@@ -63,7 +63,7 @@ def provider(secure_broker: SecureBroker) -> Iterator[IdentityProvider]:
 
 
 ON_CLUSTER = (pytest.mark.soak, pytest.mark.timeout(900))
-SPARKS = ["local", pytest.param("cluster", marks=ON_CLUSTER)]
+SPARKS = [pytest.param("local", marks=pytest.mark.soak), pytest.param("cluster", marks=ON_CLUSTER)]
 
 
 @pytest.fixture(params=SPARKS)

@@ -167,6 +167,7 @@ class HeldUpRunner(PassingRunner):
         return super().run_all(tasks, held_up, on_progress=interrupt_after(self._marker))
 
 
+@pytest.mark.soak
 def test_nothing_is_written_any_more_when_an_interrupted_restore_puts_them_back(
     halves: Halves, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

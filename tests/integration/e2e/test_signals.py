@@ -77,8 +77,8 @@ WORKER_WRITES: Moment = lambda place: any(map(_bytes_in, place.unfinished()))
         pytest.param(signal.SIGTERM, SPARK_STARTS, id="SIGTERM while Spark starts"),
         pytest.param(signal.SIGHUP, JVM_IS_UP, id="SIGHUP when the JVM is up"),
         pytest.param(signal.SIGINT, WORKER_WRITES, id="SIGINT while a worker writes"),
-        pytest.param(signal.SIGTERM, WORKER_WRITES, id="SIGTERM while a worker writes"),
-        pytest.param(signal.SIGHUP, WORKER_WRITES, id="SIGHUP while a worker writes"),
+        pytest.param(signal.SIGTERM, WORKER_WRITES, id="SIGTERM while a worker writes", marks=pytest.mark.soak),
+        pytest.param(signal.SIGHUP, WORKER_WRITES, id="SIGHUP while a worker writes", marks=pytest.mark.soak),
     ],
 )
 def test_a_backup_that_is_ended_leaves_nothing(place: Place, number: signal.Signals, moment: Moment) -> None:

@@ -44,6 +44,7 @@ def submitted(script: Path, *arguments: object) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.soak
 def test_spark_submit_runs_a_command_on_its_own_spark(broker: SandboxInfo, script: Path, tmp_path: Path) -> None:
     topic = "submitted"
     repository = tmp_path / "repository"

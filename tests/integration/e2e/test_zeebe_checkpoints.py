@@ -117,6 +117,7 @@ def test_an_id_that_zeebe_passed_is_told_with_the_way_out_also_from_the_backgrou
     assert place.take("--wait", "--zeebe", zeebe.url)["id"] == 9_000_000_000_002, "ours go on above it"
 
 
+@pytest.mark.soak
 def test_a_run_that_follows_takes_them_with_zeebe(place: Place, zeebe: ZeebeServer) -> None:
     with producing(place.bootstrap, [place.topic]), place.following("--every", "4s", "--zeebe", zeebe.url):
         wait_until(lambda: place.known().count(CheckpointStatus.COMPLETED) >= 2, "two that were due")

@@ -146,6 +146,7 @@ def test_a_kdc_that_is_down_is_an_outage_for_who_needs_a_ticket(realm: Realm) ->
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_a_backup_and_a_restore_log_in_by_a_keytab(realm: Realm, tmp_path: Path) -> None:
     topic = Cluster(realm.broker.bootstrap).make_topic()
     produce_to(realm.broker.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)] * 100)

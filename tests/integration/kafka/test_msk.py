@@ -137,6 +137,7 @@ def test_a_listener_for_iam_alone_says_so(msk: Msk) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_a_backup_and_a_restore_pass_by_signatures(msk: Msk, tmp_path: Path) -> None:
     topic = Cluster(msk.broker.bootstrap).make_topic()
     produce_to(msk.broker.bootstrap, topic, [DemoMessage(key=b"k", value=b"v", timestamp_ms=BASE_MS)] * 100)

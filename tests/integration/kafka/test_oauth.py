@@ -197,7 +197,9 @@ def test_a_login_outlives_a_change_of_the_provider_s_keys(oauth_broker: OAuthBro
     assert len(oauth_broker.provider.tokens) == 2
 
 
-@pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism", ["OAUTHBEARER", *(pytest.param(name, marks=pytest.mark.soak) for name in ("PLAIN", "SCRAM-SHA-512"))]
+)
 def test_one_connection_outlives_its_sessions(
     oauth_broker: OAuthBroker, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

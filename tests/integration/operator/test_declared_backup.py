@@ -135,6 +135,7 @@ def declared_home(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
     with home.operator():
         home.declare()

@@ -76,6 +76,7 @@ def test_every_row_is_there_with_all_that_kafka_knew(session: SparkSession, tmp_
     assert second.timestamp.astimezone(UTC) == datetime.fromtimestamp(0, UTC) - timedelta(milliseconds=1)
 
 
+@pytest.mark.soak
 def test_workers_read_from_a_bucket_with_the_credentials_of_their_environment(session: SparkSession) -> None:
     with moto_server() as endpoint:
         backup = new_table(new_s3_store(endpoint))

