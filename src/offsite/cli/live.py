@@ -55,15 +55,26 @@ def can_be_live() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
+def calm_console() -> Console:
+    """A console on stderr that hides no cursor: a process that is killed, or stopped by Ctrl-Z, would leave its
+    terminal without one."""
+    from rich.console import Console
+
+    class CalmConsole(Console):
+        def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002  # as rich has it
+            return False
+
+    return CalmConsole(stderr=True, highlight=False)
+
+
 class LiveScreen:
     """In a `with` block, draws `frame()` once a second from a thread of its own, and at the end a last time."""
 
     def __init__(self, frame: Callable[[], Frame], *, every_s: float = DRAWN_EVERY_S) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         self._frame, self._every_s = frame, every_s
-        self._console = Console(stderr=True, highlight=False)
+        self._console = calm_console()
         self._live = Live(console=self._console, auto_refresh=False)
         self._drawn: _Fitted | None = None
         self._over = threading.Event()

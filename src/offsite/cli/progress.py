@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsite.cli.live import calm_console
 from offsite.engine.runner import OnProgress, RunProgress
 from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size
@@ -65,7 +66,6 @@ def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tu
 
 
 def _bar() -> Progress:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -84,7 +84,7 @@ def _bar() -> Progress:
         TextColumn("{task.fields[records]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=calm_console(),
         transient=True,
     )
 

@@ -8,9 +8,10 @@ import pytest
 
 from offsite.cli.live import Frame, LiveScreen, can_be_live
 from offsite.cli.output import Table, note, print_lines
+from offsite.cli.progress import progress
 from tests.pseudo_terminal import Terminal, at_terminal
 
-ALTERNATE_SCREEN, CLEAR = "\x1b[?1049h", "\x1b[2J"
+ALTERNATE_SCREEN, CLEAR, HIDE_CURSOR = "\x1b[?1049h", "\x1b[2J", "\x1b[?25l"
 NEVER_S = 1000.0
 
 
@@ -67,6 +68,16 @@ def test_what_others_print_stays_above(monkeypatch: pytest.MonkeyPatch) -> None:
             print_lines(["a hole"])
         shown = drawn(terminal)
     assert shown.rindex("waiting, and trying again") < shown.rindex("a hole") < shown.rindex("the screen")
+
+
+def test_a_process_that_is_stopped_or_killed_leaves_no_hidden_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    with at_terminal(monkeypatch) as terminal:
+        with LiveScreen(lambda: frame("orders"), every_s=NEVER_S), progress("backup", total_bytes=1):
+            pass
+        with progress("backup", total_bytes=1):
+            pass
+        assert "backup" in drawn(terminal)
+        assert HIDE_CURSOR not in terminal.shown
 
 
 def test_as_many_rows_as_fit_the_first_ones_by_name_and_the_number_of_the_others(

@@ -91,6 +91,13 @@ def test_a_run_is_held_back_by_quota_limits_brokers_store_and_outage() -> None:
     )
 
 
+def test_a_run_whose_rounds_do_not_end_says_so() -> None:
+    quiet = view(rounds=3, pass_complete=True, round_ended_ms=NOW_MS - 3_600_000)
+    assert "held back: no round has ended for 1 h 00 min" in lines(quiet)
+    assert "held back: no" in lines(view(rounds=3, pass_complete=True, round_ended_ms=NOW_MS - 20_000))
+    assert "held back: no" in lines(quiet, Activity(has_ended=True))
+
+
 def test_progress_is_shown_while_it_is_made_and_the_throttling_of_the_newest_round_stays() -> None:
     assert "copying: 30.0 MiB, 1,200 records, 3.0 MiB/s, 2/5 tasks" in lines(
         view(), Activity(progress=COPYING, is_copying=True)
@@ -141,6 +148,10 @@ def test_the_status_is_watched_with_growth_and_told_when_the_store_is_away(
     run_once(backup)
     watch.look_again()
     assert watch.frame.table.rows == [("b", "orders", "4.0"), ("b", "users", "2.0")]
+
+    clock.now_s = 60.0  # a store that hangs
+    assert watch.frame.lines[0] == "not read for 50 s: below is what was read before"
+    assert watch.frame.lines[1].startswith("SAFE")
 
     def away(*_: object, **__: object) -> None:
         raise StoreUnreachable("no route")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 5.0
 """Seconds between two readings of the commits: each is a few requests to the store for a backup."""
+LATE_AFTER_S = 30.0
+"""Age of the last reading from which the screen tells it: a store may hang."""
 
 
 class StatusWatch:
@@ -30,25 +32,32 @@ class StatusWatch:
         self._repository, self._clock = repository, clock
         self._rates = defaultdict[str, Rates](Rates)
         self._frame = self._last = Frame(lines=(f"reading {repository.store.url}",), table=Table())
+        self._read_s = clock.monotonic_s()
 
     @property
     def frame(self) -> Frame:
-        return self._frame
+        """What is shown now."""
+        late_s = self._clock.monotonic_s() - self._read_s
+        if self._frame is not self._last or late_s < LATE_AFTER_S:
+            return self._frame
+        problem = f"not read for {late_s:,.0f} s: below is what was read before"
+        return replace(self._last, lines=(problem, *self._last.lines))
 
     def run(self) -> NoReturn:
         """Watch until an interrupt."""
         self.look()
-        with LiveScreen(lambda: self._frame):
+        with LiveScreen(lambda: self.frame):
             while True:
                 self._clock.sleep(LOOK_EVERY_S)
                 self.look_again()
 
     def look(self) -> None:
         """Read the status. Raises `StoreUnavailable`, `StoreDenied`."""
-        report = read_status(self._repository, looks=True)
+        began_s, report = self._clock.monotonic_s(), read_status(self._repository, looks=True)
         ends = self._ends(report)
         for backup, topics in ends.items():
             self._rates[backup].look(topics, now_s=self._clock.monotonic_s())
+        self._read_s = began_s
         self._frame = self._last = status_frame(report, ends, dict(self._rates))
 
     def look_again(self) -> None:

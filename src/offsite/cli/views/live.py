@@ -13,6 +13,7 @@ from offsite.cli.output import Table
 from offsite.cli.views.repository import render_status
 from offsite.model.names import amount, named
 from offsite.model.units import format_duration, format_size, format_time
+from offsite.monitor.view import round_limit_s
 
 if TYPE_CHECKING:
     from offsite.engine.runner import RunProgress
@@ -151,6 +152,8 @@ def _holding_back(view: FollowView, activity: Activity, now_ms: int) -> Iterator
     if view.outage is not None:
         error = view.outage.error
         yield f"an outage for {_ago(view.outage.since_ms, now_ms)} now: [{error.id}] {error.message}"
+    elif not activity.has_ended and 0 < view.round_ended_ms < now_ms - 1000 * round_limit_s(view):
+        yield f"no round has ended for {_ago(view.round_ended_ms, now_ms)}"
     if activity.waiting is not None:
         yield f"{activity.waiting.subject}, for {_seconds(activity.waiting.waited_s)} now"
     if (progress := activity.progress) is not None:
