@@ -112,6 +112,10 @@ class Telling:
         self._interrupts = 0
         self.is_heard = bool(hooks or messages)
 
+    def concern(self, backup: str) -> None:
+        """Name the backup, where it is known only after the begin."""
+        self._backup = backup
+
     def emit(
         self,
         result: ResultT,

@@ -79,7 +79,7 @@ def events(tmp_path: Path) -> list[dict[str, Any]]:
     ("body", "exit_code", "kinds"),
     [
         (EMIT, 0, ["began", "succeeded"]),
-        (f"{EMIT}; raise typer.Exit(3)", 3, ["began", "partial", "partial"]),
+        (f"news.concern('users'); {EMIT}; raise typer.Exit(3)", 3, ["began", "partial", "partial"]),
         (f"{EMIT}; raise typer.Exit(13)", 13, ["began", "failed", "failed"]),
         (f"{DAMAGE}; {EMIT}", 13, ["began", "failed", "failed"]),
         ("raise RuntimeError('a record with s3cret')", 1, ["began", "failed", "failed"]),
@@ -103,6 +103,7 @@ def test_hooks_follow_a_command(tmp_path: Path, body: str, exit_code: int, kinds
             ("hook after", ""),
             *([("hook failure", "")] if exit_code else []),
         ]
+    assert events(tmp_path)[-1]["backup"] == ("users" if "users" in body else "orders")
     assert events(tmp_path)[-1]["details"] == (["commit 3 cannot be read"] if DAMAGE in body else [])
 
 

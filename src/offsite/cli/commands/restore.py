@@ -125,6 +125,7 @@ def _run(
 
     if not yes and output is OutputFormat.TABLE:
         options = _asked(options, engine, verify=verify, take_over=take_over)
+        news.concern(options.backup or "")
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
         spark(
