@@ -8,8 +8,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -120,6 +120,17 @@ def interrupted_exit_code() -> int:
     if _interruption is None or _interruption.signal is None:
         return EXIT_INTERRUPTED
     return _interruption.exit_code
+
+
+@contextmanager
+def outcome_stands() -> Iterator[None]:
+    """A block after the end of the work: a signal in it leaves the exit code as it was."""
+    before = None if _interruption is None else _interruption.signal
+    try:
+        yield
+    finally:
+        if _interruption is not None:
+            _interruption.signal = before
 
 
 def open_streams() -> None:

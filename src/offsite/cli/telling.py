@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.output import Line, OutputFormat, ResultT, emit, exit_if_damaged, note, reported_damage
-from offsite.cli.process import interrupted_exit_code
+from offsite.cli.process import interrupted_exit_code, outcome_stands
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import safe_line
@@ -167,12 +167,13 @@ class Telling:
             self._hooks.settle(within_s=self._hooks_s + _KILLED_WITHIN_S)
 
     def _end(self, error: BaseException | None) -> None:
-        try:
-            with uninterrupted():
-                self._tell(self._end_event(error))
+        with outcome_stands():
+            try:
+                with uninterrupted():
+                    self._tell(self._end_event(error))
+                    self._settle()
+            except KeyboardInterrupt:  # the work is over
                 self._settle()
-        except KeyboardInterrupt:  # the work is over; its outcome stays as it was
-            self._settle()
         if self._print is not None:
             self._print()
 

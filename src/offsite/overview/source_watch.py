@@ -23,6 +23,10 @@ LATE_AT_LEAST_S = 90.0
 """A look that finds nobody in takes this long at most; what is older is told to be old."""
 
 
+_NO_LOOK = "the first look at the source has not ended yet"
+_NO_BACKUP = "the newest look found no such backup in the repository"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
     """What is known of the source of one backup. `looked_s`: by the monotonic clock."""
@@ -49,6 +53,7 @@ class SourceWatch:
         self._clock, self._interval_s = clock, interval_s
         self._sources: Mapping[str, _Source] = {}
         self._problem = ""
+        self._has_looked = False
         self._began_s: float | None = None
         self._looking = threading.Lock()
 
@@ -76,6 +81,7 @@ class SourceWatch:
     def _look(self) -> None:
         admin = self._open_cluster()
         self._sources = {name: self._after_look(admin, name) for name in self._list_backups()}
+        self._has_looked = True
 
     def _after_look(self, admin: ClusterAdmin, name: str) -> _Source:
         before = self._sources.get(name, _Source())
@@ -107,7 +113,7 @@ class SourceWatch:
         if source is None or source.looked_s is None:
             comparison = source.comparison if source else SourceComparison()
             problem = comparison.problem or self._problem or self._late(now_s)
-            return replace(comparison, problem=problem or "the first look at the source has not ended yet")
+            return replace(comparison, problem=problem or (_NO_BACKUP if self._has_looked else _NO_LOOK))
         age_s = max(0.0, now_s - source.looked_s)
         problem = source.comparison.problem or self._problem or self._late(now_s)
         return replace(source.comparison, age_s=age_s, problem=problem)

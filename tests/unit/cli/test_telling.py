@@ -141,15 +141,17 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_a_second_ctrl_c_kills_a_hook_and_the_outcome_stays(tmp_path: Path) -> None:
-    process = started(script(EMIT, ["after=echo $$ > pid; mv pid running; sleep 60"], timeout="50s"), tmp_path)
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_second_ctrl_c_kills_a_hook_and_the_outcome_stays(tmp_path: Path, exit_code: int) -> None:
+    body, hook = f"{EMIT}; raise typer.Exit({exit_code})", "after=echo $$ > pid; mv pid running; sleep 60"
+    process = started(script(body, [hook], timeout="50s"), tmp_path)
     wait_for(tmp_path / "running")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None
     printed = interrupted_until_it_ends(process)
 
-    assert process.returncode == 0
+    assert process.returncode == exit_code
     assert json.loads(printed)["notices"][0]["problem"].startswith("it was killed")
     assert is_gone(int((tmp_path / "running").read_text()))
 

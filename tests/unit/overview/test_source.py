@@ -305,6 +305,7 @@ def test_a_backup_that_cannot_be_read_hides_no_other(site: Site, clock: VirtualC
     watch.look()
     assert watch.comparison(BACKUP).problem == ""
     assert watch.comparison("damaged").problem.startswith("OFF-13")
+    assert watch.comparison("removed").problem == "the newest look found no such backup in the repository"
 
 
 def test_another_cluster_is_not_compared(site: Site, clock: VirtualClock) -> None:
