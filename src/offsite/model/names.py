@@ -13,6 +13,8 @@ from offsite.model.errors import BadName
 
 _BACKUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MEANT_MAX_CHARS = 64
+"""No suggested name is longer."""
 
 
 PROTECTED_TOPICS = frozenset(
@@ -60,6 +62,16 @@ def amount(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, such as "1 topic" or "1,200 ranges". `plural`: with more than an s behind, such as
     "groups are" for "group is"."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def suggest_name(name: str, names: Sequence[str]) -> str:
+    """Return a hint for an unknown name: the most similar name, or all names."""
+    from difflib import get_close_matches  # few commands need it
+
+    name = name[:_MEANT_MAX_CHARS]
+    lower = {candidate.lower(): candidate for candidate in names}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return f"did you mean {lower[near[0]]}?" if near else f"known are: {', '.join(names)}"
 
 
 def named(names: Sequence[str], *, most: int, of: str = "") -> str:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 _MARK = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
+SHOWN_MAX_CHARS = 120
+"""Characters of a foreign value shown in an error."""
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -53,6 +55,11 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def shorten(text: str) -> str:
+    """Return the beginning of a `text`, on one line."""
+    return printable(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")
 
 
 def printable_lines(text: str) -> str:

@@ -30,8 +30,8 @@ from pathlib import Path
 from offsite.model.errors import BadResource, DamagedObject, StoreUnavailable, StoreUnreachable
 from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.strict_yaml import TEXT_MAX_BYTES
 from offsite.model.untrusted.text import NotUtf8, decode_text
-from offsite.operator.resources.parse import TEXT_MAX_BYTES
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.plain_files import make_private_root, wrap_errors
 

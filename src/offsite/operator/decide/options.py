@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from offsite.model.errors import BadName, BadOption, BadResource
+from offsite.model.names import suggest_name
 from offsite.model.options import CompressionChoice, parse_choice
 from offsite.model.selection import (
     PATTERN_OPTIONS,
@@ -23,7 +24,6 @@ from offsite.model.selection import (
 )
 from offsite.model.units import parse_duration_s, parse_rate
 from offsite.operator.resources.backup import BackupSpec
-from offsite.operator.resources.parse import suggest_name
 
 T = TypeVar("T")
 REGEX_MAX_CHARS = 4096

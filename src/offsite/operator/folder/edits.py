@@ -25,6 +25,7 @@ from offsite.model.errors import (
 from offsite.model.selection import parse_groups, parse_selection, split_patterns
 from offsite.model.topic_choices import parse_renames
 from offsite.model.units import parse_duration_s
+from offsite.model.untrusted.strict_yaml import dump_yaml
 from offsite.operator.core.files import FolderLayout, create_whole, read_json, write_json, write_whole
 from offsite.operator.core.records import ResourceRecord
 from offsite.operator.decide.desired_restore import restore_words
@@ -44,7 +45,7 @@ from offsite.operator.folder.resources import ResourceRecords
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.jobs import Restore, Schedule
 from offsite.operator.resources.model import Resource, ResourceKey
-from offsite.operator.resources.parse import dump_document, load_documents, parse_resource
+from offsite.operator.resources.parse import load_documents, parse_resource
 from offsite.stores.plain_files import wrap_errors
 
 _MODE = 0o666
@@ -136,7 +137,7 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
         if applied.change is ChangeKind.UNCHANGED:
             _note_whole(layout, key, _of(declared, key)[0].digest)
         else:
-            data = (text if len(documents) == 1 else dump_document(document)).encode()
+            data = (text if len(documents) == 1 else dump_yaml(document)).encode()
             _note_whole(layout, key, digest_of(data))
             _put(layout, applied, data)
     return AppliedAll(resources=tuple(planned))

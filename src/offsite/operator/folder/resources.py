@@ -16,6 +16,7 @@ from offsite.model.errors import BadOption, BadResource, DamagedObject, check
 from offsite.model.journal import warned
 from offsite.model.units import format_time, parse_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.strict_yaml import dump_yaml
 from offsite.operator.core.files import (
     STATUS_SUFFIX,
     FolderLayout,
@@ -29,7 +30,7 @@ from offsite.operator.core.records import Edit, ResourceRecord
 from offsite.operator.core.status import Fields
 from offsite.operator.decide.desired import RepositoryPlace
 from offsite.operator.resources.model import API_VERSION, ResourceKey
-from offsite.operator.resources.parse import KINDS, dump_document, load_documents
+from offsite.operator.resources.parse import KINDS, load_documents
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.stores.plain_files import wrap_errors
 
@@ -179,7 +180,7 @@ def last_look_ms(document: Fields) -> int:
 def _written(key: ResourceKey, record: ResourceRecord | None, status: Fields, at_ms: int) -> str:
     stamped = {**status, LAST_LOOK: format_time(at_ms)}
     document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": stamped}
-    return "# Written by offsite operator: a change here is lost.\n" + dump_document(document)
+    return "# Written by offsite operator: a change here is lost.\n" + dump_yaml(document)
 
 
 def _metadata(key: ResourceKey, record: ResourceRecord | None) -> Fields:

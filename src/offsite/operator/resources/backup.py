@@ -19,6 +19,7 @@ from offsite.engine.settings import SparkChoice
 from offsite.model.errors import BadOption
 from offsite.model.names import named
 from offsite.model.units import parse_duration_s
+from offsite.model.untrusted.text import shorten
 from offsite.operator.resources.model import (
     Duration,
     Line,
@@ -30,7 +31,6 @@ from offsite.operator.resources.model import (
     Sparse,
     Strict,
     Text,
-    shorten,
 )
 from offsite.operator.resources.pod_template import NUMBER_OR_TEXT, VARIABLE_NAMES, PodMetadata, PodSpec
 

@@ -21,7 +21,7 @@ from pydantic import (
 
 from offsite.model.errors import check
 from offsite.model.units import UNIT_MS
-from offsite.model.untrusted.text import printable
+from offsite.model.untrusted.text import shorten
 
 GROUP = "offsite.dev"
 VERSION = "v1alpha1"
@@ -54,7 +54,6 @@ Patterns = Annotated[tuple[Pattern, ...], Field(max_length=256)]
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 """In a schema: a text that may be written as a whole number."""
-SHOWN_MAX_CHARS = 120
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KEYWORDS = (
     *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
@@ -118,11 +117,6 @@ class Resource(Strict):
 
     api_version: Literal["offsite.dev/v1alpha1"]
     metadata: Metadata
-
-
-def shorten(text: str) -> str:
-    """Return the beginning of a `text`, on one line."""
-    return printable(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")
 
 
 def show_value(value: object) -> str:

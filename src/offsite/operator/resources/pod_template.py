@@ -22,7 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from offsite.operator.resources.model import INT_OR_STRING, Sparse, Text, shorten
+from offsite.model.untrusted.text import shorten
+from offsite.operator.resources.model import INT_OR_STRING, Sparse, Text
 
 VARIABLE_NAMES = (
     *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),

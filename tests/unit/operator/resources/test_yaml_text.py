@@ -5,8 +5,9 @@ import time
 import pytest
 
 from offsite.model.errors import BadResource
+from offsite.model.untrusted.strict_yaml import TEXT_MAX_BYTES, dump_yaml
 from offsite.operator.resources.model import Resource
-from offsite.operator.resources.parse import TEXT_MAX_BYTES, dump_document, load_documents, parse_resource
+from offsite.operator.resources.parse import load_documents, parse_resource
 from tests.unit.operator.resources.bombs import BOMBS
 
 CPU_MAX_S = 5.0
@@ -56,7 +57,7 @@ def test_values_are_what_kubernetes_takes_them_for(text: str, value: object) -> 
 def test_what_comes_twice_is_written_so_that_it_is_read_again() -> None:
     twice = {"a": ["x"]}
 
-    assert load_documents(dump_document([twice, twice]), source="a.yaml") == [[twice, twice]]
+    assert load_documents(dump_yaml([twice, twice]), source="a.yaml") == [[twice, twice]]
 
 
 @pytest.mark.parametrize(
