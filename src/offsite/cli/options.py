@@ -20,6 +20,7 @@ import typer
 
 from offsite.cli.logs import keyword_parameter, keyword_parameters, with_parameters
 from offsite.cli.output import OutputFormat
+from offsite.model.errors import BadOption
 from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.selection import PATTERN_OPTIONS, split_all
 from offsite.model.untrusted.place import parse_place
@@ -107,6 +108,16 @@ GiveUpAfter = Annotated[
     str,
     typer.Option("--give-up-after", help="With --follow: how long to wait during an outage before the command fails."),
 ]
+
+
+def check_not_typed(context: typer.Context, names: Iterable[str], *, beside: str) -> None:
+    """Return if none of the options `names` was typed: they mean nothing `beside` another option. Variables of the
+    environment do not count. Raises `BadOption`."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise BadOption(f"{option} and {beside} do not go together", hint=f"omit {beside}, or {option}")
 
 
 class WordChoice(NamedTuple):

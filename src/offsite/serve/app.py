@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import uvicorn
@@ -27,10 +28,12 @@ from offsite.model.journal import failed, safe_line, safe_trace
 from offsite.model.version import __version__
 from offsite.serve import actuator
 from offsite.serve.answers import answer_error, problem, status_of
+from offsite.serve.coordinator import OneRepository, SeveralRepositories
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.pages import jobs as job_pages
-from offsite.serve.pages import login, look, over_time
+from offsite.serve.pages import login, look, over_time, start
 from offsite.serve.pages.page import page
+from offsite.serve.repository_watch import RepositoryWatch
 from offsite.serve.site import Site
 from offsite.serve.v1 import jobs, plans, read, restores
 from offsite.serve.v1.requests import path_of
@@ -182,15 +185,47 @@ class BoundedProtocol(H11Protocol):
 
 
 def make_app(site: Site, guarded: GateRules) -> Gate:
-    """Make the coordinator as an ASGI application, behind its gate."""
+    """Make the coordinator of one repository as an ASGI application, behind its gate."""
     app = routes()
-    app.state.site, app.state.guarded = site, guarded
-    return Gate(app, guarded)
+    app.state.guarded = guarded
+    return Gate(OneRepository(site, app), guarded)
+
+
+def make_app_of_several(watches: Mapping[str, RepositoryWatch], guarded: GateRules) -> Gate:
+    """The same with several, by name."""
+    whole, app = routes_over_all(), routes_of_repository()
+    whole.state.guarded = app.state.guarded = guarded
+    several = SeveralRepositories(watches, whole=whole, app=app)
+    return Gate(several, guarded, find=several.find)
 
 
 def routes() -> FastAPI:
-    """Make the application with all routes; site and rules are in its `state`. The first request builds the route
-    table, in a third of a second."""
+    """Make the application of a coordinator with one repository, with all routes; the rules are in its `state`. The
+    first request builds the route table, in a third of a second."""
+    return _with_repository(_application(login))
+
+
+def routes_over_all() -> FastAPI:
+    """The pages over several repositories."""
+    return _application(start, login)
+
+
+def routes_of_repository() -> FastAPI:
+    """The same without the pages of the whole coordinator."""
+    return _with_repository(_application())
+
+
+def _with_repository(app: FastAPI) -> FastAPI:
+    for routes_module in (read, jobs, restores, plans):
+        app.include_router(routes_module.router, prefix=V1)
+    for prefix in actuator.PREFIXES:
+        app.include_router(actuator.router, prefix=prefix)
+    for routes_module in (look, over_time, job_pages):
+        app.include_router(routes_module.router)
+    return app
+
+
+def _application(*pages: ModuleType) -> FastAPI:
     app = FastAPI(
         title="offsite",
         version=__version__,
@@ -199,11 +234,7 @@ def routes() -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for routes_module in (read, jobs, restores, plans):
-        app.include_router(routes_module.router, prefix=V1)
-    for prefix in actuator.PREFIXES:
-        app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, over_time, job_pages, login):
+    for routes_module in pages:
         app.include_router(routes_module.router)
     app.exception_handler(OffsiteError)(_of_ours)
     app.exception_handler(RequestValidationError)(_invalid)

@@ -22,9 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.journal import noted
 from offsite.model.units import KIB, MIB
+from offsite.serve.address import Address
 from offsite.serve.answers import problem
 from offsite.serve.browsers import COOKIE, Hosts, LoginCode, Sessions
-from offsite.serve.tokens import SAFE, AccessRole, Caller, Requirement, Tokens, find_requirement
+from offsite.serve.tokens import SAFE, AccessRole, Caller, Requirement, Tokens, requirement_at
 
 REQUESTS_AT_ONCE = 16
 """Concurrent requests of one caller, of forty threads in the server. A browser sends six."""
@@ -112,21 +113,30 @@ class RefusedRequest(Exception):  # an answer, not a bug
         self.response = response
 
 
-class Gate:
-    """Passes requests to `app`, with `state.caller` and `state.cookie`."""
+def _path_alone(scope: Scope) -> Address:
+    """The address where a coordinator has one repository."""
+    return Address(path=scope["path"])
 
-    def __init__(self, app: ASGIApp, guarded: GateRules) -> None:
-        self._app, self._guarded = app, guarded
+
+class Gate:
+    """Passes requests to `app`, with `state.caller`, `state.cookie` and `state.address`."""
+
+    def __init__(
+        self, app: ASGIApp, guarded: GateRules, *, find: Callable[[Scope], Address | None] = _path_alone
+    ) -> None:
+        """`find`: the address of a request, before any rule is applied; None for none."""
+        self._app, self._guarded, self._find = app, guarded, find
         self._turns, self._lines = RequestCounter(), RefusalLog(guarded.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        requirement = find_requirement(scope["method"], scope["path"])
+        address = self._find(scope)
+        requirement = requirement_at(scope["method"], address)
         answer = _Answer(send, is_private=requirement.role is not None)
         try:
-            body = await self._checked(scope, receive, requirement)
+            body = await self._checked(scope, receive, requirement, address)
             await self._let_through(scope, _replayed(body, receive), answer)
         except RefusedRequest as refusal:
             await refusal.response(scope, receive, answer)
@@ -156,7 +166,9 @@ class Gate:
             request = f"{scope['method']} {scope['path'][:_TOLD_MAX]}"
             noted("asked", by=by, what=request, answer=status, then=note or None)
 
-    async def _checked(self, scope: Scope, receive: Receive, requirement: Requirement) -> bytes:
+    async def _checked(
+        self, scope: Scope, receive: Receive, requirement: Requirement, address: Address | None
+    ) -> bytes:
         """Return the body of an accepted request. Raises `RefusedRequest`."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
@@ -169,22 +181,25 @@ class Gate:
             raise _refused(
                 HTTPStatus.FORBIDDEN, "the request came from a page of another server", "use the pages of this server"
             )
-        self._admit(scope, headers, requirement)
+        if address is None:
+            raise _refused(HTTPStatus.BAD_REQUEST, "this path has two readings", "send it without dots and encoding")
+        self._admit(scope, headers, requirement, address)
         return await _body(headers, receive, most=BODY_MAX if requirement.role else LOGIN_MAX)
 
-    def _admit(self, scope: Scope, headers: Headers, requirement: Requirement) -> None:
+    def _admit(self, scope: Scope, headers: Headers, requirement: Requirement, address: Address) -> None:
         cookie = _cookie(headers)
         caller = self._caller(headers, cookie)
-        scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie)
+        scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie, address=address)
         if requirement.role is not None and caller is None:
             raise _unknown(scope)
         if caller is not None and not caller.may(requirement):
             raise _lacking(caller, requirement)
-        if requirement.changes and self._guarded.read_only:
+        if requirement.changes and (self._guarded.read_only or address.read_only):
+            subject = f"repository {address.repository}" if address.read_only else "this coordinator"
             raise _refused(
                 HTTPStatus.FORBIDDEN,
-                "this coordinator is read-only",
-                "it was started with --read-only: use another coordinator",
+                f"{subject} is read-only",
+                "it was started so: use another coordinator",
             )
 
     def _caller(self, headers: Headers, cookie: str) -> Caller | None:

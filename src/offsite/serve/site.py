@@ -34,6 +34,7 @@ from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.serve.address import base_of
 from offsite.stores.open_store import open_store
 from offsite.stores.store import ObjectInfo
 
@@ -205,15 +206,16 @@ class SiteSettings:
     @property
     def base(self) -> str:
         """The start of all addresses of this repository, of its pages and its API."""
-        return f"/r/{self.name}" if self.name else ""
+        return base_of(self.name)
 
 
 class Site:
     """The repository and the clusters, opened on first use."""
 
-    def __init__(self, settings: SiteSettings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: SiteSettings, clock: Clock | None = None, *, workers: Workers | None = None) -> None:
+        """`workers`: those of the coordinator, which several sites share; None: of its own."""
         self.settings, self.clock = settings, clock or SystemClock()
-        self.workers = Workers(environment=_environment(settings))
+        self.workers = workers or Workers(environment={})
         self._repository: Repository | None = None
         self._states = StateCache()
         self.history_cache = HistoryCache()
@@ -232,6 +234,11 @@ class Site:
             clock=self.clock,
             interval_s=self.settings.interval_s,
         )
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of a job in this repository: arguments are visible to every user of the machine."""
+        return {"OFFSITE_REPO": self.settings.repo, **self.settings.spark.environment()}
 
     def address(self, path: str) -> str:
         """Return the address of a page or an object of the API. `path` starts with `/`, and is quoted."""
@@ -347,7 +354,3 @@ class CachedValue(Generic[T]):
         ended_s = self._clock.monotonic_s()
         self._until_s = ended_s + min(max(_FRESH_S, 10 * (ended_s - began_s)), _OLDEST_S / 2)
         self._too_old_s = ended_s + _OLDEST_S
-
-
-def _environment(settings: SiteSettings) -> Mapping[str, str]:
-    return {"OFFSITE_REPO": settings.repo, **settings.spark.environment()}

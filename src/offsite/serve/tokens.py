@@ -22,11 +22,12 @@ from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 from offsite.model.machine import can_others_write
 from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.serve.address import Address
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _POINTS = r"groups|pins|points|source|over-time|checkpoints(?:/[^/]+(?:/explanation)?)?"
-_SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
+_SEEN = rf"(?:status|repositories|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
 _ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
 _BEGUN = "checkpoints|runs|verifications|drills"
 _RECORDS = "+records"
@@ -88,11 +89,18 @@ _RULES = (
 
 
 def find_requirement(method: str, path: str) -> Requirement:
-    """Return the requirement of a request. `path`: decoded, without query."""
+    """Return the requirement of a request. `path`: decoded, without query and without the prefix of a repository."""
     rules = (rule.requirement for rule in _RULES if method in rule.methods and rule.path.fullmatch(path))
-    return next(rules, Requirement(AccessRole.RESTORE, changes=True))
+    return next(rules, _HIGHEST)
 
 
+def requirement_at(method: str, address: Address | None) -> Requirement:
+    """The same at an address; None: the path has two readings. No page of a repository is open to everyone."""
+    requirement = _HIGHEST if address is None else find_requirement(method, address.path)
+    return _HIGHEST if address is not None and address.repository and requirement.role is None else requirement
+
+
+_HIGHEST = Requirement(AccessRole.RESTORE, changes=True)
 _NAME = r"(?P<name>[A-Za-z0-9._@-]{1,60})"
 _ROLE = rf"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})(?P<records>\+records)?"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")

@@ -16,6 +16,7 @@ from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.folder import BackupName, NameForm
 from offsite.serve.app import routes
 from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.coordinator import OneRepository
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
@@ -93,10 +94,10 @@ Connect = Callable[..., TestClient]
 
 def behind_gate(site: Coordinator, guarded: GateRules) -> ASGIApp:
     """As `make_app`, with the routes that all tests of a process share, which asks one thing at a time."""
-    gate = Gate(_routes(), guarded)
+    gate = Gate(OneRepository(site, _routes()), guarded)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        _routes().state.site, _routes().state.guarded = site, guarded
+        _routes().state.guarded = guarded
         await gate(scope, receive, send)
 
     return app

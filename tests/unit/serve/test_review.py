@@ -69,7 +69,8 @@ def test_a_job_has_the_spark_that_its_coordinator_was_told_of_and_nothing_else(
     for name in ("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"):
         monkeypatch.setenv(name, "of the environment")
     monkeypatch.setenv("OFFSITE_SECRETS", "in-clear")
-    CoordinatorSite(SiteSettings(repo="r")).workers.begin("j", ["verify"])
+    coordinator = CoordinatorSite(SiteSettings(repo="r"))
+    coordinator.workers.begin("j", ["verify"], coordinator.environment)
     assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_S")} == {
         "OFFSITE_SECRETS": "encrypted"
     }

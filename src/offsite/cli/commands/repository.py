@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.live import can_be_live
-from offsite.cli.options import Against, KafkaConfigFile, OptionalRepo, Output, Records, Repo, checked_places, takes
+from offsite.cli.options import (
+    Against,
+    KafkaConfigFile,
+    OptionalRepo,
+    Output,
+    Records,
+    Repo,
+    check_not_typed,
+    checked_places,
+    takes,
+)
 from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
 from offsite.cli.telling import NoticeOptions, telling
 from offsite.cli.views.repository import (
@@ -48,6 +58,10 @@ Watch = Annotated[
         help="On a terminal, read the status every 5 seconds and show it in place, with the growth of topics, until "
         "Ctrl-C. Elsewhere it is printed once.",
     ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A YAML file of several repositories, as of offsite serve."),
 ]
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
@@ -130,7 +144,9 @@ def show(
 @takes(NoticeOptions)
 def status(  # the options of the command
     notices: NoticeOptions,
-    repo: Repo,
+    context: typer.Context,
+    repo: OptionalRepo = None,
+    config: ConfigFile = None,
     against: Against = None,
     kafka_config: KafkaConfigFile = None,
     html: HtmlFile = None,
@@ -141,8 +157,15 @@ def status(  # the options of the command
     """Am I safe? All backups on one screen.
 
     Exit code 3 when something needs attention, 13 when something is damaged or gone. With --against every topic is also
-    compared with the living cluster: what is not backed up yet, and what the cluster has lost.
+    compared with the living cluster: what is not backed up yet, and what the cluster has lost. With --config all
+    repositories of a file of offsite serve are shown, each beside its cluster.
     """
+    if config is not None:
+        check_not_typed(context, ("repo", "against", "kafka_config", "html", "watch", "records"), beside="--config")
+        _status_of_several(notices, config, output)
+        return
+    if repo is None:
+        raise BadOption("no repository is named", hint="give --repo URL, or several in a file: --config FILE")
     if watch and (html is not None or against is not None):
         other = "--html" if html is not None else "--against"
         raise BadOption(f"--watch and {other} do not go together", hint=f"omit --watch, or {other}")
@@ -162,6 +185,18 @@ def status(  # the options of the command
             raise typer.Exit(Damaged.exit_code if is_damaged else EXIT_ATTENTION)
         sources = [backup.source for backup in report.backups if backup.source is not None]
         if any(source.alarms or source.problem for source in sources):
+            raise typer.Exit(EXIT_ATTENTION)
+
+
+def _status_of_several(notices: NoticeOptions, config: Path, output: OutputFormat) -> None:
+    from offsite.cli.commands.status_several import read_several, render_several, troubles_of
+
+    with telling(notices, command="status", repo=str(config), backup="") as news:
+        report = read_several(config)
+        news.emit(report, output=output, render=render_several, troubles=troubles_of)
+        if any(row.damaged for row in report.repositories):
+            raise typer.Exit(Damaged.exit_code)
+        if not report.safe or any(row.source_problems for row in report.repositories):
             raise typer.Exit(EXIT_ATTENTION)
 
 

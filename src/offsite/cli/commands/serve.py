@@ -13,24 +13,35 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.checkpoint.options import ZeebeWords, parse_zeebe
-from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, checked_places, takes
+from offsite.cli.options import (
+    Bootstrap,
+    KafkaConfigFile,
+    OptionalBackup,
+    OptionalRepo,
+    Output,
+    check_not_typed,
+    checked_places,
+    takes,
+)
 from offsite.cli.output import Line, OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.machine import can_others_reach, exposure
-from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from offsite.serve.gate import GateRules
-    from offsite.serve.site import ClusterAddress, Site
+    from offsite.serve.gate import Gate, GateRules
+    from offsite.serve.site import Site, SiteSettings
     from offsite.serve.tokens import Tokens
 
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
-LEAST_INTERVAL_S = 1.0
+_OF_ONE_REPOSITORY = (
+    *("repo", "backup", "bootstrap", "kafka_config", "target", "records"),
+    *("zeebe", "zeebe_token_file", "metastore", "interval"),
+)
 _LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
 
 tokens = typer.Typer(help="Manage tokens: who may do what on a coordinator.", no_args_is_help=True)
@@ -47,7 +58,13 @@ TokenFile = Annotated[
 class ServeOptions:
     """The parts of a coordinator, and its callers, as typed."""
 
-    repo: Repo
+    repo: OptionalRepo = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="A YAML file of several repositories, instead of the options of one."
+        ),
+    ] = None
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8080
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; addresses beyond this machine need tokens.")
@@ -105,34 +122,54 @@ class NewToken:
 
 
 @takes(ServeOptions, SparkOptions)
-def serve(options: ServeOptions, engine: SparkOptions) -> None:
+def serve(options: ServeOptions, engine: SparkOptions, context: typer.Context) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
     All state is in the repository: any number of coordinators may serve a repository. Callers need a token of
-    --token-file, or the printed address: its code begins one session.
+    --token-file, or the printed address: its code begins one session. With --config one coordinator serves several
+    repositories, with a first page over all.
     """
     _check_installed()
-    from offsite.serve.app import listen, make_app
+    from offsite.serve.app import listen
     from offsite.serve.app import serve as run
     from offsite.serve.browsers import LoginCode
 
-    rules, site = _gate_rules(options), _site(options, engine)
+    rules, sites = _gate_rules(options), _sites(options, engine, context)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
         host = sockets.host if options.host in _LOOPBACKS and not options.tls_cert else options.host  # TLS knows names
         address = f"{scheme}://{_shown(host)}:{sockets.port}"
-        note(f"serving {options.repo} at {address}")
+        note(f"serving {options.repo if options.config is None else options.config} at {address}")
         if options.token_file is None and not options.no_token:
             code = LoginCode(
                 lambda code: _tell(f"open {address}/login?code={code} (works once; then the next address is printed)")
             )
             code.renew()
             rules = replace(rules, login_code=code)
-        if not options.read_only:
-            threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
-        if site.watch is not None:
-            threading.Thread(target=site.watch.run, name="source", daemon=True).start()
-        run(make_app(site, rules), sockets=sockets, tls=_tls(options))
+        for site in sites:
+            _begin_threads(site)
+        run(_app(sites, rules), sockets=sockets, tls=_tls(options))
+
+
+def _begin_threads(site: Site) -> None:
+    if not site.settings.read_only:
+        threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
+    if site.watch is not None:
+        threading.Thread(target=site.watch.run, name="source", daemon=True).start()
+
+
+def _app(sites: Sequence[Site], rules: GateRules) -> Gate:
+    """Make the application, with a thread for each of several repositories."""
+    from offsite.model.clock import SystemClock
+    from offsite.serve.app import make_app, make_app_of_several
+    from offsite.serve.repository_watch import RepositoryWatch
+
+    if not sites[0].settings.name:
+        return make_app(sites[0], rules)
+    watches = {site.settings.name: RepositoryWatch(site, SystemClock()) for site in sites}
+    for watch in watches.values():
+        threading.Thread(target=watch.run, name="status", daemon=True).start()
+    return make_app_of_several(watches, rules)
 
 
 def _tell(line: str) -> None:
@@ -177,7 +214,7 @@ def add(
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    if missing := [module for module in ("fastapi", "jinja2", "uvicorn") if find_spec(module) is None]:
+    if missing := [module for module in ("fastapi", "jinja2", "uvicorn", "yaml") if find_spec(module) is None]:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
@@ -216,45 +253,40 @@ def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
     return lambda: owner_tokens
 
 
-def _site(options: ServeOptions, engine: SparkOptions) -> Site:
-    from offsite.serve.site import SOURCE, ClusterAddress, Site, SiteSettings
+def _sites(options: ServeOptions, engine: SparkOptions, context: typer.Context) -> list[Site]:
+    """Make the repositories: that of the options, or those of the file. Raises `BadOption`."""
+    from offsite.jobs.workers import Workers
+    from offsite.serve.config_file import read_config
+    from offsite.serve.site import Site
 
+    if options.config is None:
+        return [Site(_settings(options, engine))]
+    check_not_typed(context, _OF_ONE_REPOSITORY, beside="--config")
+    workers = Workers(environment={})
+    settings = read_config(options.config, spark=engine.choice(), read_only=options.read_only)
+    return [Site(of_repository, workers=workers) for of_repository in settings.values()]
+
+
+def _settings(options: ServeOptions, engine: SparkOptions) -> SiteSettings:
+    from offsite.serve.config_file import parse_interval_s, parse_targets
+    from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
+
+    if options.repo is None:
+        raise BadOption("no repository is named", hint="give --repo URL, or several in a file: --config FILE")
     parse_zeebe(options.clusters)
     source_cluster = ClusterAddress(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
     places = {SOURCE: source_cluster} if source_cluster.is_named else {}
-    return Site(
-        SiteSettings(
-            repo=options.repo,
-            backup=options.backup,
-            addresses={**places, **dict(_target(target) for target in options.target or ())},
-            records=tuple(options.records or ()),
-            spark=engine.choice(),
-            read_only=options.read_only,
-            clusters=options.clusters,
-            metastore=options.metastore,
-            interval_s=_interval_s(options.interval),
-        )
+    return SiteSettings(
+        repo=options.repo,
+        backup=options.backup,
+        addresses={**places, **parse_targets(options.target or ())},
+        records=tuple(options.records or ()),
+        spark=engine.choice(),
+        read_only=options.read_only,
+        clusters=options.clusters,
+        metastore=options.metastore,
+        interval_s=parse_interval_s(options.interval),
     )
-
-
-def _interval_s(text: str) -> float:
-    interval_s = parse_duration_s(text)
-    if interval_s < LEAST_INTERVAL_S:
-        raise BadOption(
-            f"--interval {text} is shorter than a second",
-            hint="brokers would be asked all the time; try --interval 30s",
-        )
-    return interval_s
-
-
-def _target(text: str) -> tuple[str, ClusterAddress]:
-    from offsite.serve.site import SOURCE, ClusterAddress
-
-    name, _, address = text.partition("=")
-    bootstrap, _, file = address.partition(",") if address.count(",") == 1 and "/" in address else (address, "", "")
-    if not name or not bootstrap or name == SOURCE:
-        raise BadOption(f"{text[:100]!r} is not NAME=HOST:PORT[,FILE]", hint="write it as dr=broker:9092")
-    return name, ClusterAddress(bootstrap=bootstrap, kafka_config=Path(file) if file else None)
 
 
 def _tls(options: ServeOptions) -> tuple[Path, Path] | None:

@@ -23,8 +23,9 @@ from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 from offsite.reports.bar_plot import BarPlot
 from offsite.reports.plot import TimePlot
+from offsite.serve.site import Site
 from offsite.serve.tokens import AccessRole, Caller
-from offsite.serve.v1.requests import path_of, site_of
+from offsite.serve.v1.requests import path_of
 
 _FOLDER = Path(__file__).parent
 
@@ -39,16 +40,20 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
     pages of the whole coordinator: login, logout, static files."""
     caller: Caller = request.state.caller
     guarded = request.app.state.guarded
+    is_read_only = guarded.read_only or request.state.address.read_only
+    site: Site | None = getattr(request.state, "site", None)
     shared = {
         "caller": caller,
-        "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in AccessRole},
+        "may": {role.name.lower(): caller.role >= role and not is_read_only for role in AccessRole},
         "can_plan": caller.role >= AccessRole.READ,
         "has_login": guarded.tokens is not None,
-        "has_metastore": site_of(request).settings.metastore is not None,
+        "repository": site.settings.name if site else None,
+        "is_several": site is None or bool(site.settings.name),
+        "has_metastore": site is not None and site.settings.metastore is not None,
         "word": guarded.sessions.form_word(request.state.cookie),
         "once": random_id(16),
         "version": __version__,
-        "base": site_of(request).settings.base,
+        "base": site.settings.base if site else "",
         "here": path_of(request),
     }
     return HTMLResponse(_environment().get_template(name).render(**shared, **values), status_code=status)

@@ -89,7 +89,7 @@ def begin_job(site: Site, request: JobRequest, place: ClusterAddress, *, word: s
 
 def _begin_process(site: Site, job: JobTicket, request: JobRequest, place: ClusterAddress) -> None:
     try:
-        site.workers.begin(job.id, request.arguments, {**place.environment, SECRET: job.secret})
+        site.workers.begin(job.id, request.arguments, {**site.environment, **place.environment, SECRET: job.secret})
     except JobNotBegun as error:
         record_failed_start(site.repository().store, job, error)
         raise

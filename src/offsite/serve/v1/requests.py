@@ -37,7 +37,7 @@ _STARS_MAX = 3
 
 def site_of(request: Request) -> Site:
     """Return the site whose page or object is requested."""
-    site: Site = request.app.state.site
+    site: Site = request.state.site
     return site
 
 
