@@ -29,13 +29,21 @@ _CLOCKS_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeAnew:
+    """A topic that a restore of this installation made. `problem`: why it is not back; empty where it is."""
+
+    restore: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLook:
     """What a cluster told about the topics of a backup. `looked_ms`: before the first question, by the store's clock.
     `listed`: topic → id, empty from brokers without ids. `presence`: topics of the backup that are not listed.
     `failed`: partitions without an answer, with the reason. `changed`: topics whose rules of deletion are not, or not
     surely, those of the newest run. `log_ends`: partitions whose leader ends our newest epoch
     earlier than the backup, and where (-1: the leader does not know the epoch). `new`: selected topics in no commit.
-    `restored`: topics that restores of this installation made, with the restore."""
+    `restored`: topics that restores of this installation made."""
 
     looked_ms: int
     listed: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +55,7 @@ class SourceLook:
     changed: frozenset[str] = frozenset()
     sizes_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     new: tuple[str, ...] = ()
-    restored: Mapping[TopicIncarnation, str] = field(default_factory=dict)
+    restored: Mapping[TopicIncarnation, MadeAnew] = field(default_factory=dict)
 
 
 def find_presence(state: BackupState, shape: TopicShape, look: SourceLook) -> TopicState | None:
@@ -60,7 +68,7 @@ def find_presence(state: BackupState, shape: TopicShape, look: SourceLook) -> To
     if not is_other and not shape.is_deleted:
         return None
     listed = TopicIncarnation(topic=shape.topic, topic_id=listed_id)
-    if listed in look.restored:
+    if (made := look.restored.get(listed)) is not None and not made.problem:
         return TopicState.RESTORED
     is_known = bool(listed_id) and listed in state.topics  # a lagging broker may list a topic that is deleted
     return TopicState.UNCLEAR if is_known else TopicState.RECREATED

@@ -11,6 +11,7 @@ from offsite.model.units import format_time
 from offsite.monitor.view import recovery_point_ms
 from offsite.overview.comparison import UNKNOWN_MS, TopicComparison, TopicState, describe_interval
 from offsite.overview.source_evidence import (
+    MadeAnew,
     Sightings,
     SourceLook,
     count_lag,
@@ -89,16 +90,20 @@ class _Topic:
         return self._told(presence) if presence is not None else self._of_log(earlier)
 
     def _told(self, presence: TopicState) -> TopicComparison:
-        restored_id = self.look.listed.get(self.shape.topic, "")
-        restore = self.look.restored.get(TopicIncarnation(topic=self.shape.topic, topic_id=restored_id), "")
+        made = self._made()
         details = {
             TopicState.HIDDEN: "the login may not describe it: whether it exists is not known",
-            TopicState.RESTORED: f"restored by {restore}: the next run backs it up as a new topic",
+            TopicState.RESTORED: f"restored by {made.restore if made else ''}: the next run backs it up as a new topic",
         }
         detail = details.get(presence, "the brokers do not agree whether it exists")
         return TopicComparison(
             topic=self.shape.topic, state=presence, detail=detail, restorable_to_ms=self._restorable_to_ms()
         )
+
+    def _made(self) -> MadeAnew | None:
+        """By which restore of this installation the listed topic was made, if by any."""
+        listed_id = self.look.listed.get(self.shape.topic, "")
+        return self.look.restored.get(TopicIncarnation(topic=self.shape.topic, topic_id=listed_id))
 
     def _gone(self) -> TopicComparison:
         loss = self._lost(TopicState.GONE)
@@ -107,6 +112,9 @@ class _Topic:
 
     def _recreated(self) -> TopicComparison:
         loss = self._lost(TopicState.RECREATED)
+        if (made := self._made()) is not None:
+            how = f"restore {made.restore} made it anew, and {made.problem}"
+            return replace(loss, detail=f"deleted at the source {describe_interval(loss)}; {how}")
         detail = (
             f"deleted at the source {describe_interval(loss)}, and created anew under the same name; the backup keeps "
             "the deleted topic"
@@ -235,7 +243,8 @@ class _Topic:
 
     def _replaced(self, earlier: TopicShape | None) -> TopicComparison | None:
         """An earlier incarnation that a run found deleted within the last week, unless a restore made this one."""
-        is_restored = self.shape.incarnation in self.look.restored
+        made = self._made()
+        is_restored = made is not None and not made.problem
         if earlier is None or is_restored or self.look.looked_ms - earlier.deleted_ms >= ALARM_MS:
             return None
         return TopicComparison(

@@ -16,13 +16,16 @@ from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicIncarnation, TopicPartition
 from offsite.model.cleanup_policy import RETENTION_SETTINGS, Retention
-from offsite.model.errors import OffsiteError, OtherCluster
+from offsite.model.errors import Damaged, FormatTooNew, OffsiteError, OtherCluster
 from offsite.model.journal import noted
 from offsite.model.selection import TopicSelection, drill_copies
-from offsite.overview.source_evidence import SourceLook, may_be_early
+from offsite.overview.source_evidence import MadeAnew, SourceLook, may_be_early
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.descriptor import import_origin
+from offsite.repository.records_place import record_places
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import get_outcome
 from offsite.repository.state import BackupState
 
 ANSWERS_WITHIN_S = 5.0
@@ -118,7 +121,7 @@ def _log_ends(
     return ends, silent
 
 
-def _restored(backup: Backup, state: BackupState, topics: Iterable[TopicMetadata]) -> dict[TopicIncarnation, str]:
+def _restored(backup: Backup, state: BackupState, topics: Iterable[TopicMetadata]) -> dict[TopicIncarnation, MadeAnew]:
     """The topics that restores of this installation made. Read only where a topic was created anew."""
     ids: defaultdict[str, set[str]] = defaultdict(set)
     for incarnation in state.topics:
@@ -129,7 +132,19 @@ def _restored(backup: Backup, state: BackupState, topics: Iterable[TopicMetadata
         if ids[topic.name] - {_topic_id(topic)}
     ]
     origins = topic_origins(backup) if anew else {}
-    return {i: origins[i].restore for i in anew if i in origins and origins[i].is_ours}
+    return {i: _made(backup, origins[i].restore) for i in anew if i in origins and origins[i].is_ours}
+
+
+def _made(backup: Backup, restore: str) -> MadeAnew:
+    layout = RestoreLayout(backup=backup.layout, restore=restore)
+    try:
+        outcomes = [get_outcome(place.record_store, layout) for place in record_places(backup)]
+    except (Damaged, FormatTooNew) as error:
+        return MadeAnew(restore=restore, problem=f"is not known to have ended: {error.message}")
+    outcome = next(filter(None, outcomes), None)
+    if outcome is None:
+        return MadeAnew(restore=restore, problem="has not ended: the same command continues it")
+    return MadeAnew(restore=restore, problem="differs from the backup" if outcome.verified is False else "")
 
 
 def _with_retention(admin: ClusterAdmin, state: BackupState, look: SourceLook) -> SourceLook:

@@ -25,6 +25,8 @@ from offsite.overview.source_look import look_at_source
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import read_status
 from offsite.overview.verdict import source_alarm, verdict_of
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import get_outcome, put_outcome
 from offsite.upkeep.verification.last_checks import remember_check
 from offsite.upkeep.verification.run import verify_quick
 from tests.batches import FIRST_TIME_MS
@@ -181,6 +183,24 @@ def test_a_topic_that_a_restore_brought_back_is_no_loss(site: Site, clock: Virtu
     site.back_up()
     orders = judged(site, look(site, clock))["orders"]
     assert (orders.state, orders.alarm) == (TopicState.CURRENT, False)
+
+
+@pytest.mark.parametrize("is_unlike", [False, True])
+def test_a_restore_that_has_not_ended_well_brought_nothing_back(
+    site: Site, clock: VirtualClock, is_unlike: bool
+) -> None:
+    del site.source.topics["orders"]
+    result = site.restore(into=site.source, topics=["orders"])
+    store, layout = site.repository.store, RestoreLayout(backup=site.backup.layout, restore=result.restore)
+    outcome = get_outcome(store, layout)
+    assert outcome is not None
+    Path(store.url, layout.report_key).unlink()  # as of a restore that was killed
+    if is_unlike:
+        put_outcome(store, layout, replace(outcome, verified=False))
+    orders = judged(site, look(site, clock))["orders"]
+    assert (orders.state, orders.alarm, orders.restore) == (TopicState.RECREATED, True, {})
+    assert result.restore in orders.detail
+    assert ("differs from the backup" if is_unlike else "has not ended") in orders.detail
 
 
 def test_a_log_that_was_cut_back_has_shrunk_before_and_after_a_run_found_it(site: Site, clock: VirtualClock) -> None:
