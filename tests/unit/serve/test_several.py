@@ -261,17 +261,15 @@ def test_rules_are_the_same_below_a_prefix_and_no_page_there_is_open(both: TestC
 def test_each_role_may_in_a_repository_what_it_may_without_a_prefix(
     connect_all: ConnectAll, tokens: TokenFile, secrets: dict[str, str]
 ) -> None:
-    asked = [
-        ("GET", "/backups/b/records"),
-        ("POST", f"/api/v1{BASE}/verifications"),
-        ("POST", f"/api/v1{BASE}/restores"),
-    ]
+    asked = [("GET", "/jobs"), *(("POST", f"/api/v1{BASE}/{kind}") for kind in ("verifications", "restores"))]
     for role in AccessRole:
         client = connect_all(tokens=tokens, token=secrets[role.name.lower()])
         for method, path in asked:
             needs = requirement_at(method, Address(path=path)).role
             is_refused = client.request(method, f"{PREFIX}{path}", json={}).status_code == 403
             assert is_refused == (needs is None or role < needs), f"{role.name}: {method} {path}"
+    for rights, status in (("read", 403), ("read+records", 200)):
+        assert connect_all(tokens=tokens, token=secrets[rights]).get(f"{PREFIX}{BASE}/records").status_code == status
 
 
 def test_a_stranger_cannot_tell_which_repositories_there_are(connect_all: ConnectAll, tokens: TokenFile) -> None:
