@@ -102,7 +102,7 @@ class Telling:
         place = repo if "://" in repo else Path(repo).absolute()
         hooks, messages = options.hooks(), options.messages(f"{place} {backup} {command}")
         self._hooks_s = sum(receiver.timeout_s for receiver in hooks)
-        self._hooks = Teller(hooks, clock=self._clock, name="hooks")
+        self._hooks = Teller(hooks, clock=self._clock, name="hooks", ends_first=True)
         self._messages = [Teller([receiver], clock=self._clock, name="messages") for receiver in messages]
         self._command, self._backup, self._run = command, backup, random_id(16)
         self._began_ms, self._began_s = self._clock.now_ms(), self._clock.monotonic_s()

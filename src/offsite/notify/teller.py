@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 from offsite.model.clock import Clock
@@ -15,7 +16,7 @@ from offsite.model.journal import decided, safe_trace, warned
 from offsite.notify.event import Event
 
 _WAITING_MAX = 100
-"""Events that wait for a receiver that hangs. Further ones are left out, and counted."""
+"""Events that wait for a receiver that hangs. Further ones but the end of the command are left out, and counted."""
 _KEPT_MAX = 100
 """Outcomes kept for the result: a run that follows may go on for months."""
 
@@ -76,11 +77,13 @@ class Tally:
 
 
 class Teller:
-    """One thread that tells `receivers`, in order. With nobody who wants to know it starts no thread."""
+    """One thread that tells `receivers`, in order. With nobody who wants to know it starts no thread. `ends_first`: the
+    end of the command is told before all that waits, because little time may be left."""
 
-    def __init__(self, receivers: Sequence[Receiver], *, clock: Clock, name: str) -> None:
-        self._receivers, self._clock, self._name = receivers, clock, name
-        self._events: queue.Queue[Event] = queue.Queue(_WAITING_MAX)
+    def __init__(self, receivers: Sequence[Receiver], *, clock: Clock, name: str, ends_first: bool = False) -> None:
+        self._receivers, self._clock, self._name, self._ends_first = receivers, clock, name, ends_first
+        self._events: queue.PriorityQueue[tuple[int, int, Event]] = queue.PriorityQueue()
+        self._numbers = count()
         self._leaving = _Leaving()
         self._thread: threading.Thread | None = None
         self.tally = Tally()
@@ -89,12 +92,12 @@ class Teller:
         """Hand `event` over. Never waits."""
         if not any(receiver.wants(event) for receiver in self._receivers):
             return
-        try:
-            self._events.put_nowait(event)
-        except queue.Full:
+        if self._events.qsize() >= _WAITING_MAX and not event.kind.is_end:
             self.tally.left_out += 1
             warned("not_told", what=event.kind, to=self._name, why="earlier events still wait to be told")
             return
+        rank = 0 if self._ends_first and event.kind.is_end else 1
+        self._events.put((rank, next(self._numbers), event))
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
@@ -113,7 +116,7 @@ class Teller:
 
     def _work(self) -> None:
         while True:
-            event = self._events.get()
+            *_, event = self._events.get()
             try:
                 for receiver in self._receivers:
                     if receiver.wants(event):

@@ -232,13 +232,28 @@ def test_telling_never_waits_and_counts_what_is_left_out() -> None:
     teller = Teller([hook], clock=SystemClock(), name="hooks")
     began_s = time.monotonic()
     for _ in range(150):
-        teller.tell(event())
+        teller.tell(event(EventKind.OUTAGE))
 
     assert time.monotonic() - began_s < 1
     assert teller.tally.left_out >= 49
     teller.leave_within(0)
     assert teller.settle(within_s=10)
     assert {delivery.worked for delivery in teller.tally.deliveries} == {False}
+
+
+def test_what_a_hook_set_up_is_undone_however_many_events_wait() -> None:
+    lines = list[str]()
+    hooks = [
+        Hook(moment=moment, command=command, say=lines.append, timeout_s=1)
+        for moment, command in ((HookMoment.FAILURE, "sleep 60"), (HookMoment.AFTER, "echo undone"))
+    ]
+    teller = Teller(hooks, clock=SystemClock(), name="hooks", ends_first=True)
+    for _ in range(150):
+        teller.tell(event(EventKind.LOSS))
+    teller.tell(event(EventKind.SUCCEEDED))
+    assert within(20, lambda: lines == ["hook after: undone"])
+    teller.leave_within(0)
+    assert teller.settle(within_s=20)
 
 
 def test_the_reference_page_has_each_field_and_each_event() -> None:
