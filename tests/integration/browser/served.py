@@ -27,7 +27,7 @@ def coordinator(
     repository: Path | str, *options: object, environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The URL of one that serves it."""
-    words = [] if "--token-file" in options else ["--no-token"]
+    words = [] if {"--token-file", "--oidc"} & set(options) else ["--no-token"]
     process = subprocess.Popen(
         [str(OFFSITE), "serve", "--repo", str(repository), "--port", "0", *words, *map(str, options)],
         env=clean_environment(environment),

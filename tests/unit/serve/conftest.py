@@ -15,9 +15,10 @@ from offsite.kafka.cluster import Cluster
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.folder import BackupName, NameForm
 from offsite.serve.app import routes
-from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.browsers import Hosts
 from offsite.serve.coordinator import OneRepository
 from offsite.serve.gate import Gate, GateRules
+from offsite.serve.sessions import Sessions
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
 from offsite.serve.tokens import TokenFile, new_token

@@ -19,8 +19,9 @@ from offsite.checkpoint.request import request_checkpoint as take
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.serve import actuator
 from offsite.serve.app import make_app
-from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.browsers import Hosts
 from offsite.serve.gate import GateRules
+from offsite.serve.sessions import Sessions
 from tests.examples import IS_QUICK
 from tests.fake_cluster.site import Site
 from tests.unit.serve.conftest import FakedClusters

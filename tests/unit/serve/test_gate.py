@@ -16,7 +16,7 @@ from offsite.model.errors import BadOption
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from offsite.serve import gate
-from offsite.serve.browsers import COOKIE, Sessions
+from offsite.serve.sessions import COOKIE, Sessions
 from offsite.serve.tokens import AccessRole, TokenFile, find_requirement, new_token, read_tokens
 from offsite.serve.v1 import read
 from tests.fake_cluster.site import BACKUP
@@ -245,26 +245,6 @@ def test_every_answer_says_how_browsers_are_to_treat_it(client: TestClient) -> N
         assert "default-src 'none'" in headers["Content-Security-Policy"]
         assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
     assert client.get("/api/v1/status").headers["Cache-Control"] == "no-store"
-
-
-def test_a_session_is_one_of_ours_and_ends() -> None:
-    sessions = Sessions(b"k" * 32)
-    cookie = sessions.begin("ann", now_s=1_000)
-    assert sessions.name(cookie, now_s=1_001) == "ann"
-    assert sessions.name(cookie, now_s=1_000 + 12 * 3600) is None
-    assert sessions.name(cookie.replace("ann", "bob"), now_s=1_001) is None
-    assert Sessions(b"x" * 32).name(cookie, now_s=1_001) is None
-    for junk in ("", "|||", "a|b|c|d", "ann|9999999999|x|\udcff", cookie + "0"):
-        assert sessions.name(junk, now_s=1_001) is None
-
-
-def test_nothing_is_remembered_of_sessions_that_a_stranger_made_up() -> None:
-    """He would fill the memory of a coordinator, and slow down each logout, with times that never come."""
-    sessions = Sessions(b"k" * 32)
-    for number in range(100):
-        sessions.end(f"ann|{10**20}|0|{number}", now_s=1_000)
-    sessions.end(sessions.begin("ann", now_s=1_000), now_s=2_000)
-    assert len(sessions._ended) == 1
 
 
 def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: TokenFile) -> None:

@@ -20,9 +20,10 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
-from offsite.serve.browsers import COOKIE, Hosts, Sessions
+from offsite.serve.browsers import Hosts
 from offsite.serve.gate import GateRules
 from offsite.serve.pages.look import WIDTH, make_bars
+from offsite.serve.sessions import COOKIE, Sessions
 from offsite.serve.site import Site as Coordinator
 from offsite.serve.site import SiteSettings
 from offsite.serve.tokens import TokenFile

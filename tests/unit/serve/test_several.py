@@ -24,10 +24,11 @@ from offsite.overview.source_watch import SourceWatch
 from offsite.repository.repository import Repository
 from offsite.serve.address import Address, split_path
 from offsite.serve.app import routes_of_repository, routes_over_all
-from offsite.serve.browsers import Hosts, Sessions
+from offsite.serve.browsers import Hosts
 from offsite.serve.coordinator import REQUESTS_MAX, SeveralRepositories
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.repository_watch import LATE_S, RepositoryWatch
+from offsite.serve.sessions import Sessions
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
 from offsite.serve.tokens import AccessRole, TokenFile, requirement_at

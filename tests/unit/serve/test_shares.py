@@ -9,8 +9,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from offsite.serve.browsers import LASTS_S, Hosts, Sessions
+from offsite.serve.browsers import Hosts
 from offsite.serve.gate import REFUSALS_LOGGED_MAX, REQUESTS_AT_ONCE, Gate, GateRules
+from offsite.serve.sessions import IDLE_S, Sessions
 from offsite.serve.tokens import TokenFile
 from tests.unit.serve.conftest import Connect
 from tests.virtual_time import Script
@@ -111,10 +112,10 @@ def test_no_number_of_logouts_fills_the_memory_and_none_is_forgotten() -> None:
     cookies = [sessions.begin("ann", now_s=number) for number in range(1_000)]
     for cookie in cookies:
         sessions.end(cookie, now_s=1_000)
-    assert sum(len(each) for each in sessions._ended.values()) < 200
-    assert [cookie for cookie in cookies if sessions.name(cookie, now_s=1_000)] == []
-    assert sessions.name(other, now_s=1_000) == "bob"
-    assert sessions.name(sessions.begin("ann", now_s=1_001), now_s=LASTS_S) == "ann"
+    assert sum(len(of_name) for of_name in sessions._ended._ended.values()) < 200
+    assert [cookie for cookie in cookies if sessions.read(cookie, now_s=1_000)] == []
+    assert sessions.read(other, now_s=1_000) is not None
+    assert sessions.read(sessions.begin("ann", now_s=1_001), now_s=1_000 + IDLE_S) is not None
 
 
 @pytest.mark.parametrize(("path", "status"), [("/api/v1/backups/b/runs", 401), ("/login", 413)])

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -25,19 +26,24 @@ from offsite.cli.options import (
 )
 from offsite.cli.output import Line, OutputFormat, emit, note
 from offsite.cli.wiring import SparkOptions
+from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.machine import can_others_reach, exposure
+from offsite.model.units import parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offsite.serve.gate import Gate, GateRules
+    from offsite.serve.oidc.login import OidcLogin
+    from offsite.serve.sessions import Sessions
     from offsite.serve.site import Site, SiteSettings
     from offsite.serve.tokens import Tokens
 
 
 LOOPBACK = "127.0.0.1"
 TIDIED_EACH_S = 3600.0
+LEAST_SESSION_S, MOST_SESSION_S = 60, 30 * 24 * 3600
 _OF_ONE_REPOSITORY = (
     *("repo", "backup", "bootstrap", "kafka_config", "target", "records"),
     *("zeebe", "zeebe_token_file", "metastore", "interval"),
@@ -70,6 +76,12 @@ class ServeOptions:
         str, typer.Option("--host", help="Address to listen on; addresses beyond this machine need tokens.")
     ] = LOOPBACK
     token_file: TokenFile = None
+    oidc: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc", envvar="OFFSITE_OIDC", help="File in YAML: login at an identity provider by OpenID Connect."
+        ),
+    ] = None
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Allow everybody on this machine to do everything, without a token.")
     ] = False
@@ -85,6 +97,12 @@ class ServeOptions:
             "--session-key-file", help="File of 32 bytes or more, the same for all coordinators behind one address."
         ),
     ] = None
+    session_max: Annotated[
+        str, typer.Option("--session-max", help="How long a session of a browser lasts from its login.")
+    ] = "12h"
+    session_idle: Annotated[
+        str, typer.Option("--session-idle", help="How long a session of a browser lasts without use.")
+    ] = "2h"
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False
     backup: OptionalBackup = None
     bootstrap: Bootstrap = None
@@ -126,8 +144,8 @@ def serve(options: ServeOptions, engine: SparkOptions, context: typer.Context) -
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
     All state is in the repository: any number of coordinators may serve a repository. Callers need a token of
-    --token-file, or the printed address: its code begins one session. With --config one coordinator serves several
-    repositories, with a first page over all.
+    --token-file, a login by --oidc, or the printed address: its code begins one session. With --config one coordinator
+    serves several repositories, with a first page over all.
     """
     _check_installed()
     from offsite.serve.app import listen
@@ -140,7 +158,7 @@ def serve(options: ServeOptions, engine: SparkOptions, context: typer.Context) -
         host = sockets.host if options.host in _LOOPBACKS and not options.tls_cert else options.host  # TLS knows names
         address = f"{scheme}://{_shown(host)}:{sockets.port}"
         note(f"serving {options.repo if options.config is None else options.config} at {address}")
-        if options.token_file is None and not options.no_token:
+        if options.token_file is None and options.oidc is None and not options.no_token:
             code = LoginCode(
                 lambda code: _tell(f"open {address}/login?code={code} (works once; then the next address is printed)")
             )
@@ -160,7 +178,6 @@ def _begin_threads(site: Site) -> None:
 
 def _app(sites: Sequence[Site], rules: GateRules) -> Gate:
     """Make the application, with a thread for each of several repositories."""
-    from offsite.model.clock import SystemClock
     from offsite.serve.app import make_app, make_app_of_several
     from offsite.serve.repository_watch import RepositoryWatch
 
@@ -214,18 +231,21 @@ def add(
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    if missing := [module for module in ("fastapi", "jinja2", "uvicorn", "yaml") if find_spec(module) is None]:
+    if missing := [
+        module for module in ("fastapi", "jinja2", "joserfc", "uvicorn", "yaml") if find_spec(module) is None
+    ]:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
 def _gate_rules(options: ServeOptions) -> GateRules:
     """Make the access rules. Raises `BadOption`."""
-    from offsite.serve.browsers import Hosts, Sessions
+    from offsite.serve.browsers import Hosts
     from offsite.serve.gate import GateRules
 
-    if options.no_token and options.token_file is not None:
-        raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
-    if options.host not in _LOOPBACKS and options.token_file is None:
+    for option, file in (("--token-file", options.token_file), ("--oidc", options.oidc)):
+        if options.no_token and file is not None:
+            raise BadOption(f"--no-token and {option} exclude each other", hint="leave one of them out")
+    if options.host not in _LOOPBACKS and options.token_file is None and options.oidc is None:
         raise BadOption(
             f"{options.host} can be reached from other machines, and nobody would need a token",
             hint="give --token-file FILE; create it with: offsite tokens add NAME:ROLE --token-file FILE",
@@ -234,21 +254,63 @@ def _gate_rules(options: ServeOptions) -> GateRules:
         note(
             "warning: tokens cross the network unencrypted: give --tls-cert and --tls-key, or put a TLS proxy in front"
         )
+    sessions = _sessions(options)
+    oidc, public_host = _oidc(options, sessions)
     return GateRules(
-        hosts=Hosts.of([*(options.allow_host or ()), options.host]),
-        sessions=Sessions(_session_key(options.session_key_file)),
+        hosts=Hosts.of([*(options.allow_host or ()), options.host, *public_host]),
+        sessions=sessions,
         tokens=_tokens(options),
         read_only=options.read_only,
+        oidc=oidc,
     )
 
 
+def _oidc(options: ServeOptions, sessions: Sessions) -> tuple[OidcLogin | None, list[str]]:
+    """Return the login at the identity provider, and the host name of this coordinator for browsers."""
+    from offsite.serve.oidc.login import OidcLogin
+    from offsite.serve.oidc.settings import OidcFile, read_oidc
+
+    if options.oidc is None:
+        return None, []
+    public_url = read_oidc(options.oidc).provider.public_url
+    return OidcLogin(OidcFile(options.oidc), sessions, SystemClock()), [urlsplit(public_url).hostname or ""]
+
+
+def _sessions(options: ServeOptions) -> Sessions:
+    from offsite.serve.sessions import SessionLimits, Sessions, can_remember
+
+    limits = SessionLimits(
+        lasts_s=_session_s("--session-max", options.session_max),
+        idle_s=_session_s("--session-idle", options.session_idle),
+    )
+    key_file = options.session_key_file
+    if key_file is None:
+        return Sessions(limits=limits)
+    key, ended_file = _session_key(key_file), key_file.with_name(f"{key_file.name}.ended")
+    if not can_remember(ended_file):
+        note(
+            f"warning: {ended_file} cannot be written: a copied cookie of a session that was logged out counts again "
+            "after a restart, and at other coordinators"
+        )
+    return Sessions(key, limits=limits, ended_file=ended_file)
+
+
+def _session_s(option: str, text: str) -> int:
+    duration_s = int(parse_duration_s(text))
+    if not LEAST_SESSION_S <= duration_s <= MOST_SESSION_S:
+        raise BadOption(f"{option} {text} is not from 1m to 30d", hint=f"try {option} 8h")
+    return duration_s
+
+
 def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
-    from offsite.serve.tokens import TokenFile, make_owner_tokens
+    from offsite.serve.tokens import TokenFile, Tokens, make_owner_tokens
 
     if options.no_token:
         return None
     if options.token_file is not None:
         return TokenFile(options.token_file)
+    if options.oidc is not None:
+        return lambda: Tokens(active=())
     owner_tokens = make_owner_tokens()
     return lambda: owner_tokens
 
@@ -299,9 +361,7 @@ def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
     return options.tls_cert, options.tls_key
 
 
-def _session_key(file: Path | None) -> bytes | None:
-    if file is None:
-        return None
+def _session_key(file: Path) -> bytes:
     try:
         if can_others_reach(file.stat()):
             raise BadOption(
