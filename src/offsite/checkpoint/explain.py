@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.checkpoint.status import Checkpoints, CheckpointStatus, check_exists
+from offsite.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus, check_exists
 from offsite.cut.cut import TopicClass
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.reports.point_report import LeftOutReport, report_left_out
@@ -50,11 +50,15 @@ class Explanation:
 def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
     """Explain a checkpoint. Raises `NoSuchRestorePoint` where the checkpoint or its restore point does not exist;
     `DamagedObject`, `DamagedCommit`."""
-    report = check_exists(Checkpoints(backup).report(checkpoint))
+    return explain_report(backup, check_exists(Checkpoints(backup).report(checkpoint)))
+
+
+def explain_report(backup: Backup, report: CheckpointReport) -> Explanation:
+    """Explain the checkpoint of a report that was just read. Raises as `explain_checkpoint`."""
     if not report.commit:
         why = f": {report.failure_reason}" if report.failure_reason else ""
         raise NoSuchRestorePoint(
-            f"checkpoint {checkpoint} of backup {report.backup} is {report.status}{why}; it has no restore point",
+            f"checkpoint {report.id} of backup {report.backup} is {report.status}{why}; it has no restore point",
             hint="see checkpoints with a restore point: offsite checkpoint list",
         )
     state = backup.state_at(report.commit)
@@ -64,7 +68,7 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
     reached = {(detail.topic, detail.partition): detail.end for detail in report.details}
     return Explanation(
         backup=report.backup,
-        id=checkpoint,
+        id=report.id,
         status=report.status,
         commit=report.commit,
         has_cut=state.cut is not None,

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 
-from offsite.checkpoint.explain import Explanation, explain_checkpoint
+from offsite.checkpoint.explain import Explanation, explain_report
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import show_groups
 from offsite.log.range import TopicPartition
@@ -287,7 +287,7 @@ def _cat(backup: str, query: RecordsQuery) -> str:
 
 
 def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
-    return explain_checkpoint(_read(site, report.backup), report.id) if report.commit else None
+    return explain_report(_read(site, report.backup), report) if report.commit else None
 
 
 def _read(site: Site, backup: str) -> Backup:
