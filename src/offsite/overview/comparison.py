@@ -57,12 +57,14 @@ class TopicComparison:
 class SourceComparison:
     """A backup beside its living source. `topics`: all topics, the worst first; `counts`: their number by state.
     `looked_ms`: when the newest look with an answer began (epoch ms by the store's clock, -1: never), `age_s` seconds
-    ago. `problem`: why nothing newer is known; empty without a problem. `alarms`: topics with a loss at the source that
+    ago. `problem`: why nothing newer is known; empty without a problem. `absent`: why the backup has no living source;
+    empty where it has one. `alarms`: topics with a loss at the source that
     was found within the last week."""
 
     looked_ms: int = UNKNOWN_MS
     age_s: float = 0.0
     problem: str = ""
+    absent: str = ""
     alarms: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     topics: tuple[TopicComparison, ...] = ()

@@ -22,7 +22,6 @@ from offsite.model.selection import TopicSelection, drill_copies
 from offsite.overview.source_evidence import MadeAnew, SourceLook, may_be_early
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
-from offsite.repository.descriptor import import_origin
 from offsite.repository.records_place import record_places
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import get_outcome
@@ -70,8 +69,6 @@ def look_at_source(admin: ClusterAdmin, backup: Backup, state: BackupState, *, l
 
 def _check_cluster(admin: ClusterAdmin, backup: Backup) -> None:
     cluster_id, recorded_id = admin.cluster().cluster_id, backup.descriptor.cluster_id
-    if import_origin(backup.descriptor):
-        raise OtherCluster(f"backup {backup.descriptor.name} holds an archive, not a cluster")
     if cluster_id != recorded_id:
         raise OtherCluster(
             f"backup {backup.descriptor.name} is of cluster {recorded_id}, and the asked cluster is {cluster_id}"

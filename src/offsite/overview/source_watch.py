@@ -16,6 +16,7 @@ from offsite.overview.source_evidence import Sightings
 from offsite.overview.source_judgement import compare_topics
 from offsite.overview.source_look import look_at_source
 from offsite.repository.backup import Backup
+from offsite.repository.descriptor import import_origin
 from offsite.stores.wrapped_store import display_now_ms
 
 LATE_INTERVALS = 3
@@ -24,6 +25,7 @@ LATE_AT_LEAST_S = 90.0
 
 
 _NO_LOOK = "the first look at the source has not ended yet"
+_ARCHIVE = "the backup holds an archive, which no cluster changes"
 _NO_BACKUP = "the newest look found no such backup in the repository"
 
 
@@ -88,6 +90,8 @@ class SourceWatch:
         looked_s = self._clock.monotonic_s()
         try:
             backup = self._open_backup(name)
+            if import_origin(backup.descriptor):
+                return _Source(comparison=SourceComparison(absent=_ARCHIVE))
             state = backup.readable_state()
             looked_ms = display_now_ms(backup.store)
             look = look_at_source(admin, backup, state, looked_ms=looked_ms)
@@ -110,6 +114,8 @@ class SourceWatch:
     def comparison(self, backup: str) -> SourceComparison:
         """What is known of the source of a backup now."""
         now_s, source = self._clock.monotonic_s(), self._sources.get(backup)
+        if source is not None and source.comparison.absent:
+            return source.comparison
         if source is None or source.looked_s is None:
             comparison = source.comparison if source else SourceComparison()
             problem = comparison.problem or self._problem or self._late(now_s)

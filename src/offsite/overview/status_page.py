@@ -175,7 +175,7 @@ def _backup(status: BackupStatus, extras: Glance) -> Iterable[str]:
 
 def _source(source: SourceComparison) -> Iterable[str]:
     counts = ", ".join(f"{count:,} {state}" for state, count in source.counts.items())
-    yield f"<p>{text(f'At the source, {source_age(source)}: {source.problem or counts}')}</p>"
+    yield f"<p>{text(f'At the source, {source_age(source)}: {source.problem or source.absent or counts}')}</p>"
     if lines := [f"{topic.topic}: {topic.detail}" for topic in source.topics if topic.detail][:_TOLD_MAX]:
         yield items(lines)
 

@@ -17,6 +17,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, KafkaUnreachable, StoreUnreachable
 from offsite.monitor.view import FollowView, TopicView
 from offsite.monitor.waiting import Waiting
+from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup, run_once
@@ -156,6 +157,9 @@ def test_the_status_is_watched_with_growth_and_told_when_the_store_is_away(
     def away(*_: object, **__: object) -> None:
         raise StoreUnreachable("no route")
 
+    looked = LetGoMemory(backup=backup).last_look()
+    assert looked is not None
+    assert looked.commit == 1, "what went meanwhile would be told for five seconds alone"
     monkeypatch.setattr("offsite.cli.commands.status_watch.read_status", away)
     watch.look_again()
     assert watch.frame.lines[0].startswith("not read at ")

@@ -18,6 +18,7 @@ from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
+from offsite.model.selection import TopicSelection
 from offsite.overview.comparison import TopicComparison, TopicState
 from offsite.overview.source_evidence import Sightings, SourceLook
 from offsite.overview.source_judgement import ALARM_MS, compare_topics
@@ -25,6 +26,7 @@ from offsite.overview.source_look import look_at_source
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import read_status
 from offsite.overview.verdict import source_alarm, verdict_of
+from offsite.repository.descriptor import origin_options
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import get_outcome, put_outcome
 from offsite.upkeep.verification.last_checks import remember_check
@@ -326,6 +328,20 @@ def test_a_backup_that_cannot_be_read_hides_no_other(site: Site, clock: VirtualC
     assert watch.comparison(BACKUP).problem == ""
     assert watch.comparison("damaged").problem.startswith("OFF-13")
     assert watch.comparison("removed").problem == "the newest look found no such backup in the repository"
+
+
+def test_a_backup_of_an_archive_has_no_source_and_needs_no_attention(site: Site, clock: VirtualClock) -> None:
+    site.repository.create_backup(
+        "imported",
+        cluster_id="archive",
+        selection=TopicSelection(include=("*",)),
+        options=origin_options("jsonl", "/archive"),
+    )
+    watch = watch_of(site, clock)
+    watch.look()
+    imported = watch.comparison("imported")
+    assert (imported.problem, imported.looked_ms, imported.alarms) == ("", -1, 0)
+    assert "holds an archive" in imported.absent
 
 
 def test_another_cluster_is_not_compared(site: Site, clock: VirtualClock) -> None:

@@ -53,7 +53,7 @@ class StatusWatch:
 
     def look(self) -> None:
         """Read the status. Raises `StoreUnavailable`, `StoreDenied`."""
-        began_s, report = self._clock.monotonic_s(), read_status(self._repository, looks=True)
+        began_s, report = self._clock.monotonic_s(), read_status(self._repository)
         ends = self._ends(report)
         for backup, topics in ends.items():
             self._rates[backup].look(topics, now_s=self._clock.monotonic_s())

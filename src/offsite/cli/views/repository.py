@@ -88,6 +88,8 @@ def _proving(backup: str) -> str:
 def _render_source(backup: str, source: SourceComparison) -> Iterator[Line]:
     from offsite.overview.verdict import restoring_command, source_age
 
+    if source.absent:
+        yield f"      source: nothing to compare: {source.absent}"
     if source.problem:
         yield f"      source: not compared: {source.problem}"
     if source.looked_ms < 0:
