@@ -65,8 +65,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
     def start(*options: object, is_open: bool = True) -> Coordinator:
         words = ["--no-token"] if is_open else []
+        words += [] if "--config" in options else ["--repo", str(tmp_path / "repository")]
         process = subprocess.Popen(
-            [str(OFFSITE), "serve", "--repo", str(tmp_path / "repository"), "--port", "0", *words, *map(str, options)],
+            [str(OFFSITE), "serve", "--port", "0", *words, *map(str, options)],
             env=clean_environment(None),
             stderr=subprocess.PIPE,
             text=True,

@@ -397,7 +397,7 @@ def test_a_repository_that_fails_later_keeps_what_was_read_and_says_how_old_it_i
     for watch in watches.values():
         watch.look()
     first, second = rows(shown(both, "/"))
-    assert "the store did not answer<div>When it was last read: Safe, never proven." in first
+    assert "the store did not answer</div><div>When it was last read: Safe, never proven." in first
     assert "1 min 30 s ago" in first
     assert "1.0 s ago" in second
     assert both.get("/api/v1/repositories").json()["safe"] is False
