@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from offsite.model.bounds import whole_number
 from offsite.model.errors import BadOption
@@ -216,16 +217,27 @@ class Rename:
         return first + "".join(rf"\g<{number}>{part}" for number, part in enumerate(parts, 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: thousands of rules are sorted once
 class Renames:
     """All rules of a restore, in the given order."""
 
     rules: tuple[Rename, ...] = ()
 
+    @cached_property
+    def _exact(self) -> Mapping[str, str]:
+        """The rules of one topic each."""
+        return {rule.source: rule.target for rule in self.rules if rule.is_literal}
+
+    @cached_property
+    def _patterns(self) -> tuple[Rename, ...]:
+        return tuple(rule for rule in self.rules if not rule.is_literal)
+
     def target_name(self, topic: str) -> str:
         """Return the name under which `topic` is restored. Raises `BadName` when a pattern makes a name that Kafka
         refuses."""
-        for rule in sorted(self.rules, key=lambda rule: not rule.is_literal):
+        if (exact := self._exact.get(topic)) is not None:
+            return check_topic_name(exact)
+        for rule in self._patterns:
             if (name := rule.apply(topic)) is not None:
                 return check_topic_name(name)
         return topic
@@ -244,12 +256,16 @@ class Renames:
 
     def unused(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Return the left sides of the rules that concern none of `topics`."""
-        names = tuple(topics)
-        return tuple(rule.source for rule in self.rules if all(rule.apply(name) is None for name in names))
+        names = frozenset(topics)
+        return tuple(
+            rule.source
+            for rule in self.rules
+            if (rule.source not in names if rule.is_literal else all(rule.apply(name) is None for name in names))
+        )
 
     def is_about(self, topic: str) -> bool:
         """Whether a rule concerns the topic."""
-        return any(rule.apply(topic) is not None for rule in self.rules)
+        return topic in self._exact or any(rule.apply(topic) is not None for rule in self._patterns)
 
     def __str__(self) -> str:
         return join_patterns(map(str, self.rules))
