@@ -13,19 +13,6 @@ from pathlib import Path
 
 from offsite.model.untrusted.text import printable
 
-WIDTH, MARGIN = 600, 6
-
-
-def places(times_ms: Sequence[int]) -> list[float]:
-    """Positions of moments on a line of time."""
-    return [round(place, 1) for place in _scaled(times_ms, MARGIN, WIDTH - MARGIN)]
-
-
-def _scaled(values: Sequence[int], start: float, end: float) -> list[float]:
-    least, span = min(values), (max(values) - min(values)) or 1
-    return [start + (value - least) * (end - start) / span for value in values]
-
-
 STYLE_FILE = Path(__file__).parent / "offsite.css"
 
 

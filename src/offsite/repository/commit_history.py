@@ -104,14 +104,32 @@ class CommitHistory(Sequence[CommitSummary]):
 
     def latest_at(self, time_ms: int) -> CommitSummary | None:
         """The newest restore point committed at or before `time_ms`."""
+        count = self.count_at(time_ms)
+        return self[count - 1] if count else None
+
+    def count_at(self, time_ms: int) -> int:
+        """The number of restore points committed at or before `time_ms`."""
         behind = bisect_right(self.chunks, time_ms, key=lambda chunk: chunk.first[1])
         if not self.chunks or (behind == len(self.chunks) and self.chunks[-1].last[1] <= time_ms):
-            count = self._starts[-1] + bisect_right(self.tail[1], time_ms)
-        elif behind == 0:
-            return None
-        else:
-            count = self._starts[behind - 1] + bisect_right(self.chunks[behind - 1].columns[1], time_ms)
-        return self[count - 1] if count else None
+            return self._starts[-1] + bisect_right(self.tail[1], time_ms)
+        if behind == 0:
+            return 0
+        return self._starts[behind - 1] + bisect_right(self.chunks[behind - 1].columns[1], time_ms)
+
+    def lines(self, low: int, high: int) -> Columns:
+        """The lines of the restore points at positions `[low, high)`."""
+        selected = _no_lines()
+        for start, columns in self._parts(low, high):
+            for column, lines in zip(selected, columns, strict=True):
+                column.extend(lines[max(0, low - start) : max(0, high - start)])
+        return selected
+
+    def _parts(self, low: int, high: int) -> Iterator[tuple[int, Columns]]:
+        """The parts with lines at positions `[low, high)`, each with its first position. Reads no other chunk."""
+        for start, chunk in zip(self._starts, self.chunks, strict=False):
+            if start < high and low < start + chunk.lines:
+                yield start, chunk.columns
+        yield self._starts[-1], self.tail
 
     def find(self, seq: int) -> CommitSummary | None:
         """The restore point with commit number `seq`; None if the commit is no restore point, or no longer one."""

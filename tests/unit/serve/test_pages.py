@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 from offsite.checkpoint.request import request_checkpoint
 from offsite.checkpoint.serve import CheckpointServer
 from offsite.overview.contents import PartitionDetail, TopicDetail
-from offsite.reports.html_page import places
 from offsite.reports.point_report import HoleReport
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.notes import DeclaredNote, put_note
@@ -385,10 +384,6 @@ def _timed(name: str, oldest_ms: int, newest_ms: int) -> TopicDetail:
         newest_record_ms=newest_ms,
         partitions=(),
     )
-
-
-def test_places_on_a_line_of_time_keep_their_distances() -> None:
-    assert places([1, 2, 5]) == [6.0, 153.0, 594.0]
 
 
 def _value(text: str, name: str) -> str:

@@ -33,6 +33,8 @@ _STATIC = Path(__file__).parent / "static"
 _FILES = {
     "offsite.css": (STYLE_FILE, "text/css"),
     "offsite.js": (_STATIC / "offsite.js", "text/javascript"),
+    "restore.css": (_STATIC / "restore.css", "text/css"),
+    "restore.js": (_STATIC / "restore.js", "text/javascript"),
     "icon.svg": (_STATIC / "icon.svg", "image/svg+xml"),
 }
 

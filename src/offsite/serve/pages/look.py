@@ -27,12 +27,13 @@ from offsite.overview.contents import TopicDetail, show_backup
 from offsite.overview.declared import read_declared_status
 from offsite.overview.status import BackupStatus
 from offsite.overview.status_page import describe_checks, read_glances
+from offsite.overview.time_line import TimeLine, draw_time_line
 from offsite.overview.verdict import backup_word, proving_command, rests_on, source_alarm, verdict_of
-from offsite.reports.html_page import places
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
 from offsite.schemas.shown_bytes import ShownBytes
 from offsite.serve.pages.page import page, parse_number
+from offsite.serve.pages.time_line import drawn, group_view, parse_view
 from offsite.serve.site import Site
 from offsite.serve.v1.plans import make_retention_plan
 from offsite.serve.v1.read import RecordsQuery, read_records
@@ -202,21 +203,16 @@ def topics(
 
 
 @router.get("/backups/{backup}/points")
-def points(request: Request, site: TheSite, backup: BackupName) -> Response:
+def points(request: Request, site: TheSite, backup: BackupName, view: Text = "") -> Response:
+    line = read_line(site, backup, parse_view(view))
+    return page(request, "points.html", backup=backup, drawn=drawn(line), view_of=group_view)
+
+
+def read_line(site: Site, backup: str, bounds: tuple[int | None, int | None]) -> TimeLine:
+    """The restore points of a backup within `bounds` (epoch ms), with the marks that the newest status knows."""
+    checks = next((status.checks for status in site.status().backups if status.backup == backup), None)
     state = site.cached_backup(backup).readable_state()
-    shown = list(state.history[-_POINTS_SHOWN:])[::-1]
-    spots = places([point.committed_at_ms for point in shown]) if shown else []
-    return page(
-        request,
-        "points.html",
-        backup=backup,
-        points=shown,
-        total=len(state.history),
-        first_ms=state.history.first_ms,
-        last_ms=state.committed_at_ms,
-        at={point.seq: spot for point, spot in zip(shown, spots, strict=True)},
-        pins={pin.seq: f"pinned: {pin.reason}" for pin in state.pins},
-    )
+    return draw_time_line(state, checks, from_ms=bounds[0], to_ms=bounds[1])
 
 
 @router.get("/backups/{backup}/checkpoints")
