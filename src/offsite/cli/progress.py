@@ -18,22 +18,32 @@ from offsite.model.untrusted.text import printable
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from offsite.restore.topic_progress import OnTopics
+
 LINE_EVERY_S = 30.0
 """Seconds between two lines in a log file about a long run."""
 
 
 OnLabelled = Callable[[str, RunProgress], None]
 _listener: ContextVar[OnLabelled | None] = ContextVar("hearer", default=None)
+_topics_listener: ContextVar[OnTopics | None] = ContextVar("topics_listener", default=None)
 
 
 @contextmanager
-def report_progress_to(listener: OnLabelled) -> Iterator[None]:
-    """A context in which `listener` receives the progress of every run, with the label, instead of people."""
-    before = _listener.set(listener)
+def report_progress_to(listener: OnLabelled, *, on_topics: OnTopics | None = None) -> Iterator[None]:
+    """A context in which `listener` receives the progress of every run, with the label, instead of people; `on_topics`
+    that of the topics of a restore."""
+    before, topics_before = _listener.set(listener), _topics_listener.set(on_topics)
     try:
         yield
     finally:
         _listener.reset(before)
+        _topics_listener.reset(topics_before)
+
+
+def topics_listener() -> OnTopics | None:
+    """Who receives the progress of the topics of a restore; None: nobody."""
+    return _topics_listener.get()
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def _interruptible(interruption: Interruption, work: JobWork, arguments: list[st
     try:
         try:
             interruption.raise_in_command()
-            with report_progress_to(work.report_progress):
+            with report_progress_to(work.report_progress, on_topics=work.report_topics):
                 return _carried_out(arguments)
         finally:
             interruption.ignore()

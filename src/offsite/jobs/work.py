@@ -4,8 +4,9 @@ cancellation."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from offsite.engine.runner import RunProgress
 from offsite.jobs.status import GIVEN_UP
@@ -13,13 +14,23 @@ from offsite.model.clock import Clock
 from offsite.model.errors import LeaseTakenOver, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
-from offsite.repository.job import JobEnd, JobLayout, JobProgress
+from offsite.repository.job import JobEnd, JobLayout, JobProgress, JobTopic
 from offsite.repository.job_records import JobRecords
 from offsite.repository.lease import BEAT_S, TTL_S, Lease, LeaseClaim, ProcessIdentity
+from offsite.restore.topic_progress import TopicProgress
 from offsite.stores.store import Store
 
 LOOK_S = 1.0
 """Seconds between two checks for cancellation, and between two records of progress."""
+
+
+TOPICS_MAX = 20
+"""Topics of a restore that its progress names: those under way first."""
+_NOTHING = JobProgress(label="", moved_bytes=0, records=0, tasks_done=0, tasks_total=0, elapsed_s=0.0)
+
+
+def _is_waiting(topic: TopicProgress) -> tuple[bool, int, str]:
+    return topic.done == 0, topic.done - topic.total, topic.topic
 
 
 class JobWork:
@@ -39,6 +50,7 @@ class JobWork:
         self._signs_ms = [self._terms.last_sign_ms(claim)]
         self._cancel, self._clock = cancel, clock
         self._newest: JobProgress | None = None
+        self._topics = _NOTHING
         self._noted: JobProgress | None = None
         self._is_cancelled = False
         self._over = threading.Event()
@@ -55,13 +67,26 @@ class JobWork:
 
     def report_progress(self, label: str, now: RunProgress) -> None:
         """Set the progress of the command; written soon."""
-        self._newest = JobProgress(
+        self._newest = replace(
+            self._topics,
             label=label,
             moved_bytes=now.moved_bytes,
             records=now.records,
             tasks_done=now.tasks_done,
             tasks_total=now.tasks_total,
             elapsed_s=now.elapsed_s,
+        )
+
+    def report_topics(self, topics: Sequence[TopicProgress]) -> None:
+        """Set the progress of the topics of a restore; written with the progress of the command."""
+        under_way = sorted((topic for topic in topics if not topic.is_done), key=_is_waiting)[:TOPICS_MAX]
+        self._topics = replace(
+            self._topics,
+            topics=tuple(
+                JobTopic(topic=topic.topic, done=topic.done, total=topic.total, rate=topic.rate) for topic in under_way
+            ),
+            topics_done=sum(topic.is_done for topic in topics),
+            topics_total=len(topics),
         )
 
     def record_end(self, *, exit_code: int, result: str, said: str) -> None:

@@ -148,9 +148,19 @@ class JobEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobTopic:
+    """The progress of one topic: `done` of `total` offsets or records, `rate` more in a second of late."""
+
+    topic: str
+    done: Count
+    total: Count
+    rate: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
     """The progress of a job, as last seen by its worker. `label`: the step. `elapsed_s`: seconds since the start of the
-    step."""
+    step. `topics`: those under way, as many as fit; `topics_done` of `topics_total` are complete (0: not known)."""
 
     label: str
     moved_bytes: Count
@@ -158,6 +168,9 @@ class JobProgress:
     tasks_done: Count
     tasks_total: Count
     elapsed_s: Annotated[float, _TENTHS]
+    topics: Spare[tuple[JobTopic, ...]] = ()
+    topics_done: Spare[Count] = 0
+    topics_total: Spare[Count] = 0
 
 
 def seal_of(secret: str) -> str:

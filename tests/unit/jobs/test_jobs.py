@@ -47,6 +47,7 @@ from offsite.repository.job import (
 )
 from offsite.repository.job_records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.lease import ProcessIdentity
+from offsite.restore.topic_progress import TopicProgress
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.processes import wait_until
@@ -159,6 +160,7 @@ def test_progress_and_a_cancellation_are_heard_soon(store: Store, monkeypatch: p
         tasks_total=4, tasks_done=1, tasks_failed=0, moved_bytes=5, records=2, elapsed_s=1.5, worker_peak_rss_bytes=0
     )
     with work_on(store, job, cancel=heard.set, clock=SystemClock(), secret=asked.secret) as doing:
+        doing.report_topics([TopicProgress(topic=f"t{n:02}", done=n, total=25) for n in range(26)])
         doing.report_progress("verify nightly", far)
         assert until(lambda: read_job(store, job).progress is not None)
         cancel_job(store, job, by="bob")
@@ -169,6 +171,9 @@ def test_progress_and_a_cancellation_are_heard_soon(store: Store, monkeypatch: p
     assert (report.state, report.cancelled_by) == (JobState.CANCELLED, "bob")
     assert report.progress is not None
     assert (report.progress.label, report.progress.tasks_done) == ("verify nightly", 1)
+    assert (report.progress.topics_done, report.progress.topics_total) == (1, 26)
+    shown = [topic.topic for topic in report.progress.topics]
+    assert shown == [f"t{n:02}" for n in range(1, 21)], "those under way before those that wait, the longest first"
 
 
 def until(seen: Callable[[], bool]) -> bool:
