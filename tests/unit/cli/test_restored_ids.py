@@ -87,6 +87,24 @@ def test_what_was_left_ends_with_exit_code_3(site: Site, there: SchemaRegistrySe
     }
 
 
+def test_the_proof_is_written_as_one_page_whatever_the_exit_code(
+    site: Site, there: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "proof.html"
+    done = restored(site, "run", "--registry", there.url, "--yes", "--report", str(file))
+    assert done.exit_code == PARTIAL, done.output
+    page = file.read_text()
+    assert "Proven: 5 records were restored and read back" in page
+    assert all(text in page for text in ("avro/0", "blake3:", "cluster target", "offsite 0."))
+    assert file.stat().st_mode & 0o077 == 0, "it names topics and places"
+
+
+def test_a_proof_that_cannot_be_written_is_refused_before_anything_is_restored(site: Site, tmp_path: Path) -> None:
+    done = restored(site, "run", "--yes", "--report", str(tmp_path / "no" / "proof.html"))
+    assert isinstance(done.exception, BadOption)
+    assert not site.target.topics
+
+
 def test_a_restore_that_leaves_nothing_ends_well(site: Site, there: SchemaRegistryServer) -> None:
     more = ("--before", "topic=avro,partition=0,offset=4", "--registry", there.url, "--yes")
     done = restored(site, "run", *more)

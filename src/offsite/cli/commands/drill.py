@@ -91,9 +91,9 @@ def _drill(options: DrillOptions, engine: SparkOptions, news: Telling, output: O
         selection=parse_selection(options.words.get("topics") or ["*"], options.words.get("exclude") or ()),
         commit=options.words.get("commit"),
         in_sandbox=in_sandbox,
-        by=_who(),
+        by=who_runs(),
         accept_rollback=bool(options.words.get("accept_rollback")),
-        versions=_versions(),
+        versions=versions_in_use(),
     )
     total_bytes = sum(segment.raw_bytes for segment in opened.readable_state().all_segments())
     with (
@@ -175,14 +175,14 @@ def _check_folder(folder: Path | None) -> None:
         raise BadOption(f"--report {folder} is not a writable folder: {error}", hint="name another folder") from error
 
 
-def _versions() -> dict[str, str]:
+def versions_in_use() -> dict[str, str]:
     import platform
     from importlib.metadata import version
 
     return {"Python": platform.python_version(), "offsite": version("offsite"), "pyspark": version("pyspark")}
 
 
-def _who() -> str:
+def who_runs() -> str:
     import getpass
     import socket
 

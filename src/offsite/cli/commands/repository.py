@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,7 +23,8 @@ from offsite.cli.options import (
     checked_places,
     takes,
 )
-from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines, note
+from offsite.cli.output import Line, OutputFormat, Table, emit, first_lines
+from offsite.cli.page_file import write_page
 from offsite.cli.telling import NoticeOptions, telling
 from offsite.cli.views.repository import (
     hole_lines,
@@ -39,7 +37,6 @@ from offsite.cli.views.repository import (
 )
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption, Damaged
-from offsite.model.ids import random_id
 from offsite.model.names import amount, named
 from offsite.model.units import format_size, format_time
 
@@ -68,9 +65,6 @@ RESTORE_POINTS_SHOWN = 10
 """Newest restore points printed by `show` for people; `-o json` has all."""
 _LATE_MAX = 12
 _BESIDE_MAX = 100
-
-_PRIVATE = 0o600
-"""Mode of a new page, which names topics and places. A mode set by a person, for a web server, is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,25 +230,10 @@ def _problems(report: Status) -> Iterator[str]:
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.overview.status_page import read_glances, status_page
-    from offsite.stores.plain_files import check_replaceable
     from offsite.stores.wrapped_store import display_now_ms
 
     glances = read_glances(report, repository.backup, with_all_plots=True)
-    page = status_page(report, glances, display_now_ms(repository.store))
-    beside = file.with_name(f".{file.name}.{random_id()}")
-    try:
-        check_replaceable(file)
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _PRIVATE
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as stream:
-            stream.write(page)
-        beside.replace(file)  # whoever has it open in a browser never sees half of one
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise BadOption(
-            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder that you can write to"
-        ) from error
-    note(f"written to {file}")
+    write_page(file, status_page(report, glances, display_now_ms(repository.store)))
 
 
 def _render_init(report: InitReport) -> Iterator[Line]:

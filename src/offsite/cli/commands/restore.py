@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offsite.cli.commands.drill import drill
+from offsite.cli.commands.drill import drill, versions_in_use, who_runs
 from offsite.cli.commands.groups import records_flag as same
 from offsite.cli.commands.groups import render_applied as render_groups
 from offsite.cli.commands.restore_source import RestoreOptions, RestoreRunOptions, backup_to_restore, named_backup
 from offsite.cli.options import BackupName, Output, Records, Repo, Yes, takes
 from offsite.cli.output import EXIT_PARTIAL, Line, OutputFormat, can_ask, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
+from offsite.cli.page_file import check_writable, write_page
 from offsite.cli.telling import NoticeOptions, Telling, telling
 from offsite.cli.views.restore import render_restore_plan, render_what_came_back
 from offsite.cli.wiring import SparkOptions, connect, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS, whole_number
 from offsite.model.errors import BadOption, Damaged
+from offsite.model.units import format_time
 from offsite.restore.options import parse_restore, parse_restore_limits
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def _run(
 ) -> None:
     from offsite.restore.plan_report import report_plan
 
+    check_writable(options.report)
     if not yes and output is OutputFormat.TABLE:
         options = _asked(options, engine, verify=verify, take_over=take_over)
         news.concern(options.backup or "")
@@ -143,6 +146,8 @@ def _run(
         result = _restored(prepared, cluster, runner, verify=verify, take_over=take_over)
         render = partial(_render_result, records=options.words.get("records"))
         news.emit(result, output=output, render=render if options.keeps_backup else _render_without_backup)
+        if options.report is not None:
+            write_page(options.report, _proof_page(prepared, result))
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
         if result.groups is not None and not result.groups.complete:
@@ -173,11 +178,15 @@ def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> Plan
 def _restored(
     prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, verify: bool, take_over: bool
 ) -> RestoreResult:
-    from offsite.cli.progress import progress_of_two
+    from offsite.cli.progress import progress_of_two, topics_listener
     from offsite.restore.run import run_restore
+    from offsite.restore.topic_progress import watching_topics
 
     name = prepared.plan.backup
-    with progress_of_two(f"restore {name}", f"compare {name}", total_bytes=prepared.plan.raw_bytes) as progress:
+    with (
+        progress_of_two(f"restore {name}", f"compare {name}", total_bytes=prepared.plan.raw_bytes) as progress,
+        watching_topics(prepared, cluster, topics_listener()),
+    ):
         try:
             return run_restore(
                 prepared,
@@ -192,6 +201,25 @@ def _restored(
             for line in getattr(interrupt, "__notes__", ()):
                 tell(line)
             raise
+
+
+def _proof_page(prepared: PlannedRestore, result: RestoreResult) -> str:
+    from offsite.model.plain import plain
+    from offsite.repository.restores.record import get_outcome
+    from offsite.restore.restore_report import restore_page
+    from offsite.stores.wrapped_store import display_now_ms
+
+    records = prepared.backup.record_store
+    named = {
+        "Repository": prepared.backup.store.url,
+        "Restored to": f"cluster {prepared.record.cluster_id}",
+        "Began, ended": f"{format_time(prepared.record.created_at_ms)}, {format_time(display_now_ms(records))} "
+        "(the repository's clock)",
+        "Run by": who_runs(),
+        "With": ", ".join(f"{name} {version}" for name, version in versions_in_use().items()),
+    }
+    document = cast("Mapping[str, object]", plain(result))
+    return restore_page(document, get_outcome(records, prepared.layout), named)
 
 
 def _render_result(result: RestoreResult, *, records: str | None) -> Iterator[Line]:

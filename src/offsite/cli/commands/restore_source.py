@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,6 +44,11 @@ TargetRegistry = Annotated[
         help="The schema registry of the target, as https://host:8081. The plan says which schema ids of the backup "
         "mean something else there, and what --schema-ids does about it.",
     ),
+]
+
+ProofPage = Annotated[
+    Path | None,
+    typer.Option("--report", help="Also write the proof into this file, as one self-contained page (HTML)."),
 ]
 
 
@@ -120,6 +126,7 @@ class RestoreRunOptions(RestoreOptions):
     staging: StagingPlace = None
     keep_staging: KeepStaging = False
     skip_damaged: SkipDamaged = False
+    report: ProofPage = None
 
     @property
     def keeps_backup(self) -> bool:
