@@ -175,12 +175,28 @@ def show_backup(
         fidelity=backup.descriptor.fidelity,
         pins=head.pins,
         consistency=consistency_of(backup.store, state, head=head) if seq else None,
-        default=_default(backup, head) if head.seq else None,
+        default=find_default(backup, head),
         not_carried=_not_carried(backup, state),
         late=late_topics(state.latest_shapes().values()),
         registry_commit=registry_commit(state),
         registry=get_registry_snapshot(backup.store, state.registry) if with_registry and state.registry else None,
     )
+
+
+def show_topics(state: BackupState, names: Iterable[str]) -> dict[str, TopicDetail]:
+    """Details of topics as of `state`, the newest incarnation of each: of a few among thousands."""
+    shapes = state.latest_shapes()
+    return {name: _topic(shapes[name], _ranges(state, shapes[name])) for name in names}
+
+
+def _ranges(state: BackupState, shape: TopicShape) -> dict[int, _Held]:
+    held = (key for key in shape.partition_ids if key in state.positions or key in state.segments)
+    return {partition_id.partition: _Held.of(state, partition_id) for partition_id in held}
+
+
+def find_default(backup: Backup, head: BackupState) -> DefaultPoint | None:
+    """The commit for a restore without a commit; None: no commit yet, or its cut is damaged."""
+    return _default(backup, head) if head.seq else None
 
 
 def _default(backup: Backup, head: BackupState) -> DefaultPoint | None:

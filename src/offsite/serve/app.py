@@ -32,6 +32,7 @@ from offsite.serve.coordinator import OneRepository, SeveralRepositories
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.pages import jobs as job_pages
 from offsite.serve.pages import login, look, over_time, start
+from offsite.serve.pages import restores as restore_pages
 from offsite.serve.pages.page import page
 from offsite.serve.repository_watch import RepositoryWatch
 from offsite.serve.site import Site
@@ -220,7 +221,7 @@ def _with_repository(app: FastAPI) -> FastAPI:
         app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, over_time, job_pages):
+    for routes_module in (look, over_time, job_pages, restore_pages):
         app.include_router(routes_module.router)
     return app
 

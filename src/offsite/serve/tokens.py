@@ -80,7 +80,7 @@ _RULES = (
     _rule(_SHOWN, r"/(api/v1/)?backups/[^/]+/records(?s:/.*)?", AccessRole.READ, changes=False, records=True),
     _rule(_SHOWN, r"/.*", AccessRole.READ, changes=False),
     _rule("POST", r"/api/v1/(.*/)?plan", AccessRole.READ, changes=False),
-    _rule("POST", r"/backups/[^/]+/restore/plan", AccessRole.READ, changes=False),
+    _rule("POST", r"/backups/[^/]+/restore/(?:plan|choice)", AccessRole.READ, changes=False),
     _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", AccessRole.OPERATE, changes=True),
     _rule("POST", r"/(api/v1/)?backups/[^/]+/searches", AccessRole.OPERATE, changes=True, records=True),
     _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", AccessRole.OPERATE, changes=True),

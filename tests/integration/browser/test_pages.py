@@ -24,6 +24,7 @@ PAGES = (
     f"{BASE}?find=pay",
     f"{BASE}/points",
     f"{BASE}/over-time",
+    f"{BASE}/restore?topics=orders&commit=1&groups=all",
     f"{BASE}/checkpoints",
     f"{BASE}/checkpoints/{CHECKPOINT}",
     f"{BASE}/groups",
@@ -34,6 +35,8 @@ PAGES = (
     "/declared",
     "/jobs",
 )
+_REACHED = "a, button, input:not([type=radio]), input:checked, select, summary, [tabindex]"
+"""Of a group of radio buttons Tab reaches the chosen one; arrows go on from there."""
 PICTURES = {"/": "overview", BASE: "topics"}
 MISSING = ("/backups/none", f"{BASE}/checkpoints/99", "/jobs/20260101-000000-00000000")
 
@@ -79,7 +82,7 @@ def test_each_link_and_field_is_reached_by_keyboard_and_seen(served: str, look_a
     look = look_at(served)
     for path in ("/", BASE, f"{BASE}/restore", f"{BASE}/retention"):
         page = look.go(path)
-        wanted = page.locator("a, button, input:not([type=hidden]), select, [tabindex]").count()
+        wanted = page.locator(_REACHED).filter(visible=True).count()
         seen = set()
         for _ in range(wanted):
             page.keyboard.press("Tab")
@@ -118,9 +121,15 @@ def test_without_scripts_a_restore_is_planned(served: str, look_at: LookAt) -> N
     page.get_by_role("link", name="nightly").first.click()
     page.get_by_role("link", name="Restore", exact=True).click()
     page.get_by_label("Into the cluster").select_option("dr")
-    page.get_by_label("Topics").fill("orders")
+    page.get_by_label("Search for topics").fill("ord")
+    page.keyboard.press("Enter")
+    page.get_by_label("orders", exact=True).check()
+    page.get_by_label("Search for topics").fill("pay")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("radio", name="Commit 1,").check()
     page.get_by_role("button", name="See the plan").click()
-    assert "offsite restore run" in page.locator("pre").inner_text()
+    command = page.locator("pre").inner_text()
+    assert "--commit=1 --topics=orders --yes" in command
     assert page.get_by_role("button", name="Restore").is_visible()
 
 

@@ -17,8 +17,8 @@ from offsite.cli.commands.checkpoint import TakeOptions
 from offsite.generations.request import GenerationInput, parse_generations
 from offsite.model.selection import PATTERN_OPTIONS, split_patterns, to_arguments
 from offsite.operator.decide.options import option_words, parse_parameters
+from offsite.overview.restore_choice import split_list
 from offsite.restore.options import parse_restore
-from offsite.serve.pages.page import split_list
 from offsite.table.options import read_options
 
 REGEX = "regex:^rx-[0-9]{1,3}$"

@@ -21,6 +21,7 @@ from offsite.upkeep.verification.run import verify_quick
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import Connect, FakedClusters
 from tests.unit.serve.test_pages import BASE, Tree, shown
+from tests.unit.serve.test_pointing import fields_of
 from tests.virtual_time import VirtualClock
 
 MANY = 2_000
@@ -52,10 +53,24 @@ def test_a_lost_topic_is_told_first_and_its_link_fills_in_the_form(
     text = shown(client, "/")
     assert text.index("Lost at the source: orders (gone).") < text.index("Safe, never proven.")
     (link,) = re.findall(r'class="button" href="([^"]+)">Restore orders<', text)
-    form = shown(client, unescape(link))
-    fields = dict(re.findall(r'name="(\w+)"(?: inputmode="numeric")? value="([^"]*)"', form))
-    assert (fields["topics"], fields["commit"], fields["groups"]) == ("orders", "1", "all")
-    assert "<option selected>source</option>" in form
+    fields = fields_of(shown(client, unescape(link)))
+    chosen = {name: fields[name] for name in ("pick.orders", "as.orders", "point", "groups", "target")}
+    assert list(chosen.values()) == ["on", "orders", "commit-1", "all", "source"]
+
+
+def test_the_form_says_what_the_source_has_now_and_proposes_names_beside_it(
+    client: TestClient, site: Site, watch: SourceWatch
+) -> None:
+    watch.look()
+    there = shown(client, f"{BASE}/restore?topics=orders")
+    assert (fields_of(there)["as.orders"], ">current<" in there) == ("orders-restored", True)
+    elsewhere = shown(client, f"{BASE}/restore?topics=orders&target=target")
+    assert (fields_of(elsewhere)["as.orders"], "told by the plan" in elsewhere) == ("orders", True)
+    turned = client.post(f"{BASE}/restore/choice", data=fields_of(there) | {"target": "target"}).text
+    assert fields_of(turned)["as.orders"] == "orders", "a name that was proposed for another cluster is no edit"
+    lose(site, watch)
+    lost = shown(client, f"{BASE}/restore?topics=orders")
+    assert (fields_of(lost)["as.orders"], "gone at the source" in lost) == ("orders", True)
 
 
 def test_page_and_json_tell_the_same(client: TestClient, site: Site, watch: SourceWatch) -> None:

@@ -1,8 +1,4 @@
-"""Pages that start, follow and end jobs.
-
-A restore has three steps: choice, plan, proof. No state between the steps: the page of the plan holds the plan, and
-its confirmation. A failed restore links back to its form: the same words continue the restore.
-"""
+"""Pages that start, follow and end jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -19,25 +15,20 @@ from starlette.responses import RedirectResponse
 
 from offsite.jobs.ask import SEARCH, JobRequest, cancel_job, find_repeated_job
 from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
-from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.errors import BadOption
 from offsite.model.selection import to_arguments
+from offsite.model.units import format_size
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.repository.job import JobProgress
 from offsite.serve.pages.look import TAGS
-from offsite.serve.pages.page import ONCE, page, parse_number, read_form, split_list
-from offsite.serve.site import SOURCE, ClusterAddress, Site
+from offsite.serve.pages.page import ONCE, page, parse_number, read_form
+from offsite.serve.site import ClusterAddress, Site
 from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
 from offsite.serve.v1.read import SearchBody, search_command
-from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, sent_words, site_of
-from offsite.serve.v1.restores import (
-    ConfirmableRestore,
-    RestoreBody,
-    check_restore,
-    make_restore_plan,
-    make_restore_request,
-)
+from offsite.serve.v1.requests import BackupName, TheCaller, TheSite
 
 FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
-"""The fields of the restore form, by the names of the command's options."""
+"""The options that the form of a restore is filled in with, by the names of the command's options."""
 _CARRIED = ("restore", "run", "--yes")
 
 _SHOWN_MAX = 30_000
@@ -63,11 +54,6 @@ def _words(arguments: tuple[str, ...]) -> dict[str, str]:
             name, _, text = argument.removeprefix("--").partition("=")
             words[name].append(text)
     return {name: ",".join(texts) for name, texts in words.items()}
-
-
-def prefilled_fields(query: Mapping[str, str]) -> dict[str, str]:
-    """The fields filled in by a path of `form_path`."""
-    return {name: query.get(name, "") for name in (*FIELDS, "target")}
 
 
 router = APIRouter(include_in_schema=False)
@@ -150,7 +136,21 @@ def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Respo
         proof=_proof(report) if report.vouched else None,
         error=_error(report),
         again=form_path(report),
+        rate=_rate(report.progress),
+        has_report=has_restore_report(report),
     )
+
+
+def has_restore_report(job: JobReport) -> bool:
+    """Whether the result of the job makes a page to be sent."""
+    return job.kind == "restore" and job.vouched and isinstance(job.result, dict) and "verified" in job.result
+
+
+def _rate(progress: JobProgress | None) -> str:
+    """The bytes a second of the present step, once they mean something."""
+    if progress is None or progress.elapsed_s < 1 or not progress.moved_bytes:
+        return ""
+    return f", {format_size(progress.moved_bytes)}, {format_size(progress.moved_bytes / progress.elapsed_s)}/s"
 
 
 @router.post("/jobs/{job}/cancel")
@@ -206,69 +206,3 @@ def _error(job: JobReport) -> dict[str, str]:
         return {}
     error = last.get("error") if isinstance(last, dict) else None
     return {str(name): str(value) for name, value in error.items()} if isinstance(error, dict) else {}
-
-
-@router.get("/backups/{backup}/restore")
-def choose(request: Request, site: TheSite, backup: BackupName) -> Response:
-    site.backup(backup)
-    return _form(request, backup, prefilled_fields(request.query_params))
-
-
-@router.post("/backups/{backup}/restore/plan")
-def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Response:
-    try:
-        target = form.get("target", SOURCE)
-        confirmable = make_restore_plan(site, backup, _form_words(form), target)
-    except OffsiteError as error:
-        return _form(request, backup, form, f"{error.message}{'; ' if error.hint else ''}{error.hint}")
-    return _plan(request, backup, confirmable, target)
-
-
-@router.post("/backups/{backup}/restore")
-def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
-    confirmed = _planned(form.get("plan", ""))
-    words, target = sent_words(confirmed, but=("target", "confirmation")), confirmed.target
-    job_request = make_restore_request(caller, backup, words, target)
-    if (same := redirect_repeated(site, job_request, form)) is not None:
-        return same  # the second of two clicks: a started restore could not be planned again
-    confirmable = make_restore_plan(site, backup, words, target)
-    check_restore(confirmable, words, confirmed.confirmation)
-    if form.get("name", "").strip() != confirmable.plan.cluster_id:
-        return _plan(request, backup, confirmable, target, "This is not the id of the cluster: nothing was done.")
-    return begin_and_redirect(site, job_request, site.cluster_address(target), form)
-
-
-def _plan(request: Request, backup: str, confirmable: ConfirmableRestore, target: str, problem: str = "") -> Response:
-    sent = json.dumps({**confirmable.words, "target": target, "confirmation": confirmable.confirmation})
-    return page(
-        request,
-        "restore_plan.html",
-        backup=backup,
-        plan=confirmable.plan,
-        target=target,
-        command=confirmable.command,
-        sent=sent,
-        problem=problem,
-    )
-
-
-def _planned(text: str) -> RestoreBody:
-    try:
-        return RestoreBody.model_validate_json(text)
-    except ValueError as error:
-        raise BadOption("this plan is not from this server", hint="begin again with the first step") from error
-
-
-def _form_words(form: dict[str, str]) -> dict[str, Any]:
-    words = {
-        "checkpoint": parse_number(form.get("checkpoint", ""), "checkpoint"),
-        "commit": parse_number(form.get("commit", ""), "commit"),
-        "at": form.get("at", "").strip() or None,
-        **{name: split_list(form.get(name, "")) for name in ("topics", "rename", "groups")},
-    }
-    return {name: value for name, value in words.items() if value is not None}
-
-
-def _form(request: Request, backup: str, fields: dict[str, str], problem: str = "") -> Response:
-    clusters = sorted(site_of(request).settings.addresses)
-    return page(request, "restore.html", backup=backup, given=fields, clusters=clusters, problem=problem)

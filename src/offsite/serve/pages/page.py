@@ -17,7 +17,6 @@ from starlette.responses import HTMLResponse
 
 from offsite.model.errors import BadOption, NotAllowed
 from offsite.model.ids import random_id
-from offsite.model.selection import split_patterns
 from offsite.model.units import format_duration, format_size, format_time
 from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
@@ -120,11 +119,6 @@ async def read_form(request: Request) -> dict[str, str]:
             "this form is not from this server, or it is from an earlier session", hint="load its page again"
         )
     return fields
-
-
-def split_list(text: str) -> list[str] | None:
-    """Split a field at commas and lines; None: empty."""
-    return [pattern for line in text.splitlines() for pattern in split_patterns(line)] or None
 
 
 def parse_number(text: str, noun: str) -> int | None:
