@@ -15,7 +15,8 @@ from offsite.kafka.log_bounds import LogBounds
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicIncarnation, TopicPartition
-from offsite.model.cleanup_policy import RETENTION_SETTINGS, Retention
+from offsite.model.bounds import MAX_OFFSET
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, Retention
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError, OtherCluster
 from offsite.model.journal import noted
 from offsite.model.selection import TopicSelection, drill_copies
@@ -30,7 +31,8 @@ from offsite.repository.state import BackupState
 ANSWERS_WITHIN_S = 5.0
 """A broker answers such questions within milliseconds. A look that waits longer is told as failed, and made again."""
 ASKED_MAX = 200
-"""Topics whose settings one look asks for: with a lag, or with records that are gone."""
+"""Topics whose settings one look asks for: with records that are gone, then those with a lag that the source deletes
+soonest."""
 
 
 def impatient(cluster: Cluster) -> ClusterAdmin:
@@ -156,7 +158,8 @@ def _with_retention(admin: ClusterAdmin, state: BackupState, look: SourceLook) -
         and log.end > (position.end if (position := state.positions.get(partition_id)) else log.start)
     }
     early = {shape.topic for shape in shapes.values() if may_be_early(state, shape, look)}
-    asked = [*sorted(early), *sorted(lagging - early)][:ASKED_MAX]
+    soonest = sorted(lagging - early, key=lambda topic: (_kept_until_ms(state, shapes[topic]), topic))
+    asked = [*sorted(early), *soonest][:ASKED_MAX]
     if not asked:
         return look
     try:
@@ -171,6 +174,16 @@ def _with_retention(admin: ClusterAdmin, state: BackupState, look: SourceLook) -
         changed=changed,
         sizes_bytes=admin.sizes_bytes(key for key in look.bounds if key.topic in lagging),
     )
+
+
+def _kept_until_ms(state: BackupState, shape: TopicShape) -> int:
+    """Until when the source keeps what is not copied, by the backed-up settings, or Kafka's: an order, no promise."""
+    rule = Retention.of(dict(shape.configs))
+    kept_ms = KAFKA_RETENTION_MS if rule.retention_ms is None else rule.retention_ms
+    if not rule.deletes or kept_ms < 0:
+        return MAX_OFFSET  # the last one
+    copied = (state.segments.get(partition_id) for partition_id in shape.partition_ids)
+    return min((segments.last_timestamp_ms for segments in copied if segments), default=0) + kept_ms
 
 
 def _changed_rules(admin: ClusterAdmin, shapes: Sequence[TopicShape]) -> frozenset[str]:

@@ -19,6 +19,7 @@ from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.selection import TopicSelection
+from offsite.overview import source_look
 from offsite.overview.comparison import TopicComparison, TopicState
 from offsite.overview.source_evidence import Sightings, SourceLook
 from offsite.overview.source_judgement import ALARM_MS, compare_topics
@@ -98,6 +99,19 @@ def test_what_is_behind_is_so_since_the_last_look_or_pass_that_had_all_of_it(sit
     assert judged(site, after, Sightings().after(state, before))["orders"].lag_s == 30
     alone = judged(site, after)["orders"]
     assert alone.restorable_to_ms == state.completed_at_ms
+
+
+def test_the_topics_that_are_deleted_soonest_are_asked_about_first(
+    site: Site, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.source.topics["users"].configs["retention.ms"] = str(2 * HOUR_MS)
+    site.source.write("users", [b"a"])
+    site.back_up()
+    for topic in ("orders", "users"):
+        site.source.write(topic, [b"f"])
+    monkeypatch.setattr(source_look, "ASKED_MAX", 1)
+    compared = judged(site, look(site, clock, looked_ms=FIRST_TIME_MS + HOUR_MS))
+    assert (compared["users"].state, compared["orders"].headroom_s) == (TopicState.AT_RISK, None)
 
 
 def test_a_deleted_topic_is_gone_between_the_last_look_that_saw_it_and_the_first_that_did_not(
