@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+import termios
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from types import MappingProxyType
 from typing import IO, TypeVar
@@ -181,9 +182,12 @@ def ask(question: str, parse: Callable[[str], ResultT], *, default: str = "") ->
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal. Raises `ConfirmationMissing` for a no, and without a terminal."""
+    """Ask on the terminal. What was typed before is no answer: the plan could not be read then. Raises
+    `ConfirmationMissing` for a no, and without a terminal."""
     if not sys.stdin.isatty():
         raise ConfirmationMissing(f"not confirmed: {question}", hint="review the plan above, then add --yes")
+    with suppress(termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     if _answer(f"{question} [y/N]", question).strip().lower() not in {"y", "yes"}:
         raise _not_confirmed(question)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from offsite.cli.app import app
 from offsite.cli.commands import restore
 from offsite.cli.commands.restore_questions import ask_restore, same_command
 from offsite.cli.commands.restore_source import RestoreRunOptions
-from offsite.cli.output import can_ask
+from offsite.cli.output import can_ask, confirm
 from offsite.cli.wiring import SparkOptions
 from offsite.model.errors import BadKafkaConfig, BadOption, ConfirmationMissing
 from offsite.restore.options import RestoreWords
@@ -109,6 +110,13 @@ def test_what_is_typed_is_not_asked_for(site: Site, monkeypatch: pytest.MonkeyPa
 def test_the_end_of_the_input_ends_the_questions(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with at_terminal(monkeypatch, "1\n"), pytest.raises(ConfirmationMissing, match="which topics"):
         ask_restore(given(site))
+
+
+def test_what_was_typed_before_a_plan_could_be_read_does_not_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with at_terminal(monkeypatch, "y\n") as terminal:
+        Timer(0.5, terminal.type, ["n\n"]).start()
+        with pytest.raises(ConfirmationMissing, match="restore into"):
+            confirm("restore into cluster c?")
 
 
 def test_a_repository_without_a_restore_point_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
