@@ -27,6 +27,7 @@ ADDRESSES_MAX = 16
 _FILE_MAX_BYTES = 64 << 10
 _SCHEME = re.compile(r"[a-z][a-z0-9.+-]{0,30}(?=://)", re.IGNORECASE)
 _HINT = "see: docs/how-to/be-told.md"
+_NAMES = "write it as send = URL, send.failure, send.change, send.drill, send.every, ping, or ping.backup and the like"
 JOBS = {
     "backup": frozenset({"backup run", "backup follow"}),
     "generations": frozenset({"generations run"}),
@@ -118,7 +119,7 @@ def parse_addresses(properties: Iterable[Property]) -> Addresses:
         elif name == "ping" and (not of or of in JOBS):
             pings.append(_ping(setting, JOBS.get(of, frozenset())))
         else:
-            raise BadOption(_at(setting, f"{setting.name[:40]!r} is no name of this file"), hint=_HINT)
+            raise BadOption(_at(setting, "it begins with no name of this file"), hint=_NAMES)  # it may be half a URL
     if max(len(sends), len(pings)) > ADDRESSES_MAX:
         raise BadOption(f"the file of --notify has more than {ADDRESSES_MAX} addresses of a kind")
     if sends and importlib.util.find_spec("apprise") is None:

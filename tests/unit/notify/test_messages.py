@@ -381,6 +381,7 @@ def test_a_file_names_addresses_for_kinds_of_events_and_commands() -> None:
         "send = s3cret",
         "send.never = json://s3cret",
         "post = json://s3cret",
+        "send = slack://a/b/\n  s3cret/#backups",
         "ping = ftp://s3cret",
         "ping = http://",
         "ping = http://s3cret:s3cret@host/",
