@@ -18,7 +18,7 @@ TESTS ?=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) \
        || $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(1)
 
-.PHONY: help setup demo quick test soak soak-parts sim bench scale lint docs lock clean
+.PHONY: help setup demo quick test soak soak-parts sim bench scale lint docs pictures lock clean
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
@@ -71,6 +71,10 @@ lint: $(DEV) ## Check style, types, layers, names, spelling and generated pages
 
 docs: $(DEV) ## Write the generated pages anew
 	@$(BIN)/python docs/generate.py
+
+pictures: $(JAVA) $(DEV) ## Take the pictures of the documents anew
+	@OFFSITE_PICTURES=docs/images $(BIN)/python -m pytest -q -m "not soak" \
+		tests/integration/browser/test_pictures.py tests/integration/browser/test_loss_story.py
 
 lock: $(DEV) ## Resolve the dependencies anew
 	@for group in bootstrap runtime dev image serve; do scripts/lock.sh $$group; done

@@ -153,11 +153,17 @@ class FakeCluster:
         return self.topics[name]
 
     def write(
-        self, topic: str, values: Iterable[bytes | None], *, partition: int = 0, key: bytes | None = b"k"
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        partition: int = 0,
+        key: bytes | None = b"k",
+        time_ms: int | None = None,
     ) -> None:
-        """One batch; each record's time is its offset past a fixed time."""
+        """One batch; each record's time is its offset past a fixed time, or all have the same `time_ms`."""
         log = self.topics[topic].partitions[partition]
-        log.put(bytes(encode(_records(values, log.end, key))))
+        log.put(bytes(encode(_records(values, log.end, key, time_ms))))
 
     def write_in_transaction(
         self,
@@ -167,14 +173,15 @@ class FakeCluster:
         committed: bool | None,
         partition: int = 0,
         producer_id: int | None = None,
+        time_ms: int | None = None,
     ) -> None:
-        """One batch and its marker; with `committed` None the transaction stays open."""
+        """One batch and its marker; with `committed` None the transaction stays open. Times as of `write`."""
         log = self.topics[topic].partitions[partition]
         producer_id = self.next_producer_id() if producer_id is None else producer_id
         log.put(
             bytes(
                 encode(
-                    _records(values, log.end, b"k"),
+                    _records(values, log.end, b"k", time_ms),
                     producer_id=producer_id,
                     producer_epoch=0,
                     base_sequence=0,
@@ -236,8 +243,9 @@ class FakeCluster:
         return next(self._producer_ids)
 
 
-def _records(values: Iterable[bytes | None], start: int, key: bytes | None) -> list[Record]:
+def _records(values: Iterable[bytes | None], start: int, key: bytes | None, time_ms: int | None = None) -> list[Record]:
+    times_ms = (FIRST_TIME_MS + offset if time_ms is None else time_ms for offset in itertools.count(start))
     return [
-        Record(offset=offset, timestamp_ms=FIRST_TIME_MS + offset, timestamp_type=0, key=key, value=value)
-        for offset, value in enumerate(values, start)
+        Record(offset=offset, timestamp_ms=at_ms, timestamp_type=0, key=key, value=value)
+        for (offset, value), at_ms in zip(enumerate(values, start), times_ms, strict=False)
     ]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import noted
@@ -22,10 +23,8 @@ from offsite.repository.state import BackupState
 
 COMMITS_MAX = 200
 """The newest commits that are looked at."""
-PAGE_BYTES = 512 * 1024
-"""Commits that one page of a coordinator reads, in bytes: about 100 ms. The next page reads further ones."""
-FILE_BYTES = 64 * PAGE_BYTES
-"""The same for a file, for which nobody waits."""
+BYTES_MAX = 32 * 1024 * 1024
+"""Commits that are read at once, in bytes. A larger one is not read."""
 _READERS = 8
 _KEPT_MAX = 20_000
 
@@ -46,6 +45,26 @@ class RecentCommits:
     points: tuple[CommitSummary, ...] = ()
     figures: tuple[CommitFigures | None, ...] = ()
 
+    def read(self) -> Iterator[tuple[CommitSummary, CommitFigures]]:
+        """Those that were read."""
+        for point, figures in zip(self.points, self.figures, strict=True):
+            if figures is not None:
+                yield point, figures
+
+    def by_source(self) -> Iterator[tuple[CommitSummary | None, CommitSummary, CommitFigures | None]]:
+        """Each commit that may have read the source, with the one before it; None where a commit between them is not a
+        restore point any more, or was not read: what was added since then is not known."""
+        before: CommitSummary | None = None
+        last_seq = 0
+        for point, figures in zip(self.points, self.figures, strict=True):
+            if point.seq != last_seq + 1:
+                before = None
+            last_seq = point.seq
+            if figures is not None and not figures.reads_source:
+                continue
+            yield before, point, figures
+            before = point if figures is not None else None
+
 
 @dataclass(slots=True)
 class FiguresCache:
@@ -54,35 +73,32 @@ class FiguresCache:
     _figures: OrderedDict[tuple[str, CommitSummary], CommitFigures] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, backup: str, point: CommitSummary) -> CommitFigures | None:
+    def recent(self, state: BackupState) -> RecentCommits:
+        """The newest commits of `state`, as far as they were read. Sends no request."""
+        points = state.history[-COMMITS_MAX:]
         with self._lock:
-            return self._figures.get((backup, point))
+            return RecentCommits(
+                points=points, figures=tuple(self._figures.get((state.backup, point)) for point in points)
+            )
 
-    def put(self, backup: str, point: CommitSummary, figures: CommitFigures) -> None:
+    def fill(self, backup: Backup, state: BackupState, *, bytes_max: int = BYTES_MAX) -> None:
+        """Read the newest commits of `state` that were not read, the newest first, until `bytes_max` of them are read.
+        A commit that cannot be read is not known. Raises errors of the store for a listing."""
+        recent = self.recent(state)
+        wanted = [point for point, figures in zip(recent.points, recent.figures, strict=True) if figures is None][::-1]
+        log = CommitLog(store=backup.store, layout=backup.layout)
+        if not (affordable := _affordable(log, wanted, bytes_max)):
+            return
+        with ThreadPoolExecutor(_READERS) as readers:
+            for point, figures in zip(affordable, readers.map(partial(_read, log), affordable), strict=True):
+                if figures is not None:
+                    self._put(state.backup, point, figures)
+
+    def _put(self, backup: str, point: CommitSummary, figures: CommitFigures) -> None:
         with self._lock:
             self._figures[backup, point] = figures
             while len(self._figures) > _KEPT_MAX:
                 self._figures.popitem(last=False)
-
-
-def read_recent_commits(
-    backup: Backup, state: BackupState, *, cache: FiguresCache | None = None, bytes_max: int = FILE_BYTES
-) -> RecentCommits:
-    """Read the newest commits of `state`, the newest first, until `bytes_max` of them are read. A commit that cannot be
-    read is not known. Raises errors of the store for a listing."""
-    cache, name = cache or FiguresCache(), state.backup
-    points = state.history[-COMMITS_MAX:]
-    wanted = [point for point in reversed(points) if cache.get(name, point) is None]
-    log = CommitLog(store=backup.store, layout=backup.layout)
-    affordable = _affordable(log, wanted, bytes_max)
-    if affordable:
-        with ThreadPoolExecutor(_READERS) as readers:
-            for point, figures in zip(
-                affordable, readers.map(lambda point: _read(log, point), affordable), strict=True
-            ):
-                if figures is not None:
-                    cache.put(name, point, figures)
-    return RecentCommits(points=points, figures=tuple(cache.get(name, point) for point in points))
 
 
 def _affordable(log: CommitLog, wanted: Sequence[CommitSummary], bytes_max: int) -> list[CommitSummary]:
@@ -114,20 +130,3 @@ def figures_of(commit: Commit) -> CommitFigures:
     reads_source = not (changes.is_upkeep or changes.seal)
     figures = SegmentFigures.of(changes.segments if reads_source else ())
     return CommitFigures(reads_source=reads_source, newest_record_ms=figures.timestamp_max_ms)
-
-
-def read_by_source(
-    commits: RecentCommits,
-) -> Iterable[tuple[CommitSummary | None, CommitSummary, CommitFigures | None]]:
-    """Each commit that may have read the source, with the one before it; None where a commit between them is not a
-    restore point any more, or was not read: what it added is not known."""
-    before: CommitSummary | None = None
-    last_seq = 0
-    for point, figures in zip(commits.points, commits.figures, strict=True):
-        if point.seq != last_seq + 1:
-            before = None
-        last_seq = point.seq
-        if figures is not None and not figures.reads_source:
-            continue
-        yield before, point, figures
-        before = point if figures is not None else None

@@ -1,5 +1,4 @@
-"""The plots of a backup: recovery point, throughput, stored bytes, headroom, age of proof. Pure, but for
-`read_history`.
+"""The plots of a backup: recovery point, throughput, stored bytes, headroom, age of proof. Pure.
 
 Each plot says which span of time it shows, and of what.
 """
@@ -8,33 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from offsite.model.names import amount
-from offsite.overview.commit_figures import (
-    FILE_BYTES,
-    FiguresCache,
-    RecentCommits,
-    read_by_source,
-    read_recent_commits,
-)
+from offsite.overview.backup_history import BackupHistory
+from offsite.overview.commit_figures import RecentCommits
 from offsite.overview.comparison import SourceComparison
 from offsite.reports.axis import Unit
 from offsite.reports.bar_plot import Bar, BarPlot, largest
-from offsite.reports.plot import (
-    SPANS_MAX,
-    PlotSeries,
-    PlotSpan,
-    PlotStyle,
-    TimePlot,
-    joined_at_most,
-)
-from offsite.repository.backup import Backup
+from offsite.reports.plot import SPANS_MAX, PlotSeries, PlotSpan, PlotStyle, TimePlot, joined_at_most
 from offsite.repository.snapshots.check_records import DEEP
 from offsite.repository.state import BackupState
-from offsite.stores.wrapped_store import display_now_ms
-from offsite.upkeep.verification.check_history import DRILL, PastCheck, read_check_history
+from offsite.upkeep.verification.check_history import DRILL, PastCheck
 
 POINTS_MAX = 20_000
 """The newest restore points whose times a plot shows."""
@@ -42,70 +27,37 @@ _KINDS = {DEEP: "every byte verified", "quick": "quick check", DRILL: "restore d
 _STYLES = {DEEP: PlotStyle.FIRST, "quick": PlotStyle.SECOND, DRILL: PlotStyle.THIRD}
 
 
-@dataclass(slots=True)
-class HistoryCache:
-    """What a coordinator read before of objects that never change."""
-
-    figures: FiguresCache = field(default_factory=FiguresCache)
-    checks: dict[str, PastCheck] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupHistory:
-    """What the plots of a backup are made of. `now_ms`: the store's clock, epoch ms."""
-
-    state: BackupState
-    now_ms: int
-    commits: RecentCommits = field(default_factory=RecentCommits)
-    checks: tuple[PastCheck, ...] = ()
-    source: SourceComparison | None = None
-
-    def plots(self) -> tuple[TimePlot | BarPlot, ...]:
-        """All plots, the most urgent first."""
-        return (
-            recovery_plot(self.state, self.now_ms),
-            headroom_plot(self.source),
-            record_age_plot(self.commits),
-            *throughput_plots(self.commits),
-            stored_plot(self.state),
-            proof_plot(self.checks, self.now_ms),
-        )
-
-
-def read_history(
-    backup: Backup,
-    *,
-    source: SourceComparison | None = None,
-    cache: HistoryCache | None = None,
-    bytes_max: int = FILE_BYTES,
-) -> BackupHistory:
-    """Read what the plots show. `bytes_max`: of commits. Raises `DamagedCommit`, and errors of the store."""
-    cache = cache or HistoryCache()
-    state, now_ms = backup.readable_state(), display_now_ms(backup.store)
-    return BackupHistory(
-        state=state,
-        now_ms=now_ms,
-        commits=read_recent_commits(backup, state, cache=cache.figures, bytes_max=bytes_max),
-        checks=read_check_history(backup, now_ms=now_ms, kept=cache.checks),
-        source=source,
+def history_plots(history: BackupHistory) -> tuple[TimePlot | BarPlot, ...]:
+    """All plots, the most urgent first."""
+    return (
+        recovery_plot(history),
+        headroom_plot(history.source),
+        record_age_plot(history.commits),
+        *throughput_plots(history.commits),
+        stored_plot(history.state),
+        proof_plot(history.checks, history.now_ms),
     )
 
 
-def recovery_plot(state: BackupState, now_ms: int) -> TimePlot:
-    """How old the newest restore point became before the next one. The last one grows until now."""
+def recovery_plot(history: BackupHistory) -> TimePlot:
+    """How old the newest restore point became before the next one. The last one grows until now. A commit that is known
+    to be upkeep is no sign of life."""
+    state, now_ms = history.state, history.now_ms
     count = len(state.history)
     first = state.history[max(0, count - POINTS_MAX)].seq if count else 0
-    times_ms = state.history.between(first, state.seq)[1]
+    upkeep = {point.seq for point, figures in history.commits.read() if not figures.reads_source}
+    seqs, times_ms = state.history.between(first, state.seq)[:2]
+    made = [time_ms for seq, time_ms in zip(seqs, times_ms, strict=True) if seq not in upkeep]
     spans = [
         PlotSpan(start_ms=made_ms, end_ms=next_ms, value=(next_ms - made_ms) / 1000)
-        for made_ms, next_ms in pairwise((*times_ms, max(now_ms, state.committed_at_ms)))
+        for made_ms, next_ms in pairwise((*made, max(now_ms, state.committed_at_ms)))
         if next_ms > made_ms
     ]
     newest = f"the newest {len(times_ms):,} of " if len(times_ms) < count else ""
     return TimePlot(
-        title="Recovery point: how old the newest restore point became until the next one",
+        title="Recovery point: age of the newest restore point, at worst",
         unit=Unit.SECONDS,
-        series=(PlotSeries(name="oldest", spans=joined_at_most(spans)),),
+        series=(PlotSeries(name="age", spans=joined_at_most(spans)),),
         note=(
             f"By {newest}{amount(count, 'restore point')} that the backup keeps, until now. Where retention dropped "
             "points, the kept ones are further apart."
@@ -124,11 +76,11 @@ def record_age_plot(commits: RecentCommits) -> TimePlot:
             value=max(0, point.committed_at_ms - figures.newest_record_ms) / 1000,
             note=f"commit {point.seq}",
         )
-        for _, point, figures in read_by_source(commits)
+        for _, point, figures in commits.by_source()
         if figures is not None and figures.newest_record_ms >= 0
     ]
     return TimePlot(
-        title="How old the newest record of a commit was when the commit was made",
+        title="Age of the newest record of each commit, when it was made",
         unit=Unit.SECONDS,
         series=(PlotSeries(name="newest record", spans=_thinned(spans)),),
         note=f"{_of_commits(commits)} By the times in the records. Commits without new records have none.",
@@ -168,7 +120,7 @@ class _Step:
 
 def _steps(commits: RecentCommits) -> Iterator[_Step]:
     previous_ms = None
-    for before, point, figures in read_by_source(commits):
+    for before, point, figures in commits.by_source():
         is_known = before is not None and figures is not None
         start_ms = before.committed_at_ms if before is not None else previous_ms
         if start_ms is not None and point.committed_at_ms > start_ms:
@@ -264,7 +216,7 @@ def proof_plot(checks: Iterable[PastCheck], now_ms: int) -> TimePlot:
         ),
     )
     return TimePlot(
-        title="Age of proof: time since the last sound check and the last proving drill",
+        title="Age of proof: time since the last sound check or drill",
         unit=Unit.SECONDS,
         series=tuple(line for line in (*series, failed) if line.spans),
         note=(

@@ -12,8 +12,9 @@ from offsite.checkpoint.status import Checkpoints
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.errors import OffsiteError
 from offsite.model.units import format_duration, format_time
+from offsite.overview.backup_history import PAGE_WAIT_S, BackupHistory, HistoryReader, read_history
 from offsite.overview.comparison import SourceComparison
-from offsite.overview.history_plots import read_history, recovery_plot
+from offsite.overview.history_plots import history_plots, recovery_plot
 from offsite.overview.status import BackupStatus, Status
 from offsite.overview.verdict import backup_word, rests_on, source_age, source_alarm, verdict_of
 from offsite.reports.bar_plot import BarPlot
@@ -30,7 +31,6 @@ from offsite.reports.plot import TimePlot
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.check_records import DrillRecord, VerifyRecord
 from offsite.repository.state import BackupState
-from offsite.stores.wrapped_store import display_now_ms
 from offsite.upkeep.verification.last_checks import LastChecks
 
 _TOLD_MAX = 50
@@ -45,10 +45,9 @@ class Glance:
     plots: tuple[TimePlot | BarPlot, ...] = ()
 
 
-def glance(backup: Backup, status: BackupStatus | None = None) -> Glance:
-    """Read the facts from the newest state. `status`: with all plots, beside the source of the status; None: with the
-    recovery point alone, and reading no commit. Raises `DamagedCommit` and the errors of the store."""
-    state, now_ms = backup.readable_state(), display_now_ms(backup.store)
+def glance(backup: Backup, history: BackupHistory, *, with_all_plots: bool = True) -> Glance:
+    """Make it of the newest state. `with_all_plots`: else the recovery point alone. Raises the errors of the store."""
+    state, now_ms = history.state, history.now_ms
     losses = sum(hole.is_loss for hole in state.holes)
     facts = {
         "Last checkpoint": _checkpoint(backup),
@@ -57,9 +56,7 @@ def glance(backup: Backup, status: BackupStatus | None = None) -> Glance:
     }
     if not state.history:
         return Glance(facts=facts)
-    if status is None:
-        return Glance(facts=facts, plots=(recovery_plot(state, now_ms),))
-    return Glance(facts=facts, plots=read_history(backup, source=status.source).plots())
+    return Glance(facts=facts, plots=history_plots(history) if with_all_plots else (recovery_plot(history),))
 
 
 def source_deletes(state: BackupState, now_ms: int) -> str:
@@ -103,13 +100,19 @@ def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> s
 
 
 def read_glances(
-    status: Status, open_backup: Callable[[str], Backup], *, with_all_plots: bool = False
+    status: Status, open_backup: Callable[[str], Backup], reader: HistoryReader | None = None
 ) -> dict[str, Glance]:
-    """Read the facts of every readable backup; the status reports problems of the rest."""
+    """Read the facts of every readable backup; the status reports problems of the rest. `reader`: of a coordinator, for
+    a page with the recovery points alone; None: for a file, with all plots."""
     glances: dict[str, Glance] = {}
     for backup in status.backups:
         with suppress(OffsiteError):
-            glances[backup.backup] = glance(open_backup(backup.backup), backup if with_all_plots else None)
+            opened = open_backup(backup.backup)
+            if reader is None:
+                history = read_history(opened, source=backup.source)
+            else:
+                history = reader.read(opened, wait_s=PAGE_WAIT_S / len(status.backups))
+            glances[backup.backup] = glance(opened, history, with_all_plots=reader is None)
     return glances
 
 

@@ -29,6 +29,7 @@ _DAY_STEPS_S = (*_CLOCK_STEPS_S, 2 * _DAY_S, 4 * _DAY_S, 7 * _DAY_S, 14 * _DAY_S
 _MONTH_STEPS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12_000, 24_000)
 _MONDAY_S = 4 * _DAY_S
 """The first Monday of the epoch: ticks of weeks are Mondays."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,8 +38,8 @@ class Unit(Enum):
 
     SECONDS = "Time"
     BYTES = "Size"
-    BYTES_PER_S = "Bytes per second"
-    RECORDS_PER_S = "Records per second"
+    BYTES_PER_S = "Rate"
+    RECORDS_PER_S = "Records"
 
     def describe(self, value: float) -> str:
         """A value with its unit, for people."""
@@ -77,8 +78,8 @@ class ValueAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTick:
-    """A moment on a time axis. `date`: the date below a time of day; empty where the label is a date, or the date is
-    that of the tick before."""
+    """A moment on a time axis. `date`: below a time of day the date, below a day its year; empty where it is that of
+    the tick before."""
 
     at_ms: int
     label: str
@@ -160,13 +161,17 @@ def _time_ticks(first_ms: int, last_ms: int) -> Iterator[TimeTick]:
     step_ms, date = step_s * 1000, ""
     moments_ms = count(shift_ms + -(-(first_ms - shift_ms) // step_ms) * step_ms, step_ms)
     for at_ms in takewhile(lambda moment_ms: moment_ms <= last_ms, moments_ms):
-        today = f"{_moment(at_ms):%Y-%m-%d}"
-        if step_s >= _DAY_S:
-            yield TimeTick(at_ms=at_ms, label=today)
-            continue
-        time = f"{_moment(at_ms):%H:%M}" if step_s >= _MINUTE_S else f"{_moment(at_ms):%H:%M:%S}"
-        yield TimeTick(at_ms=at_ms, label=time, date="" if today == date else today)
+        label, today = _labels_of(_moment(at_ms), step_s)
+        yield TimeTick(at_ms=at_ms, label=label, date="" if today == date else today)
         date = today
+
+
+def _labels_of(moment: datetime, step_s: int) -> tuple[str, str]:
+    """The label of a tick, and the words below, which are told where they change."""
+    if step_s >= _DAY_S:
+        return f"{_MONTHS[moment.month - 1]} {moment.day}", f"{moment.year:04}"
+    time = f"{moment:%H:%M}" if step_s >= _MINUTE_S else f"{moment:%H:%M:%S}"
+    return time, f"{moment:%Y-%m-%d}"
 
 
 def _month_ticks(first_ms: int, last_ms: int, least: float) -> Iterator[TimeTick]:

@@ -37,7 +37,7 @@ class BarPlot:
         """The plot, or a sentence where there is nothing to compare."""
         bars = [bar for bar in self.bars if isfinite(bar.value)]
         if not bars:
-            return figure(self.title, '<p class="soft">Nothing is known yet.</p>', self.note)
+            return figure(self.title, "", self.note or "Nothing is known yet.")
         axis = value_axis([bar.value for bar in bars], self.unit)
         ticks = [
             f'<line class="grid" x1="{axis.share(tick):.2%}" x2="{axis.share(tick):.2%}" y1="0" y2="24"></line>'
@@ -69,10 +69,12 @@ def _bar(bar: Bar, axis: ValueAxis, ticks: Sequence[str]) -> str:
 
 
 def _bar_axis(axis: ValueAxis) -> str:
-    shown = []
-    for number, tick in enumerate(axis.ticks):
-        anchor = "start" if not number else "end" if number == len(axis.ticks) - 1 else "middle"
-        shown.append(
-            f'<text x="{axis.share(tick):.2%}" y="12" text-anchor="{anchor}">{text(axis.unit.label(tick))}</text>'
-        )
+    """The first and the last tick; between them the middle one, which a phone has no room for."""
+    middle = len(axis.ticks) // 2 if len(axis.ticks) % 2 else None
+    ends = [(axis.ticks[0], 'text-anchor="start"'), (axis.ticks[-1], 'text-anchor="end"')]
+    between = [] if middle in {None, 0} else [(axis.ticks[middle], 'class="mid" text-anchor="middle"')]
+    shown = (
+        f'<text x="{axis.share(tick):.2%}" y="12" {form}>{text(axis.unit.label(tick))}</text>'
+        for tick, form in (*ends, *between)
+    )
     return f'<svg class="across" height="16" aria-hidden="true">{"".join(shown)}</svg>'

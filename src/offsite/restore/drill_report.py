@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from offsite.model.names import amount
 from offsite.model.units import format_duration, format_size
+from offsite.reports.axis import Unit
+from offsite.reports.bar_plot import Bar, BarPlot, largest
 from offsite.reports.html_page import VerdictStyle, document, facts, items, table, text, verdict
 from offsite.reports.point_report import ConsistencyReport, HoleReport
 
@@ -81,6 +83,7 @@ def drill_page(report: DrillReport) -> str:
         *_list("What was different", report.findings),
         *_list("Notes", report.warnings),
         *_topics(report.topics),
+        *_plots(report),
         *_list("Missing in the backup itself", tuple(_lacking(report))),
         *_list("Left out", [f"{topic}: {reason}" for topic, reason in report.skipped]),
         *_list("Removed afterwards", report.removed),
@@ -153,6 +156,38 @@ def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:
         for topic in topics
     ]
     yield table(["Topic", "Offsets", "Partitions", "Records", "Aborted or undecided", "Size"], rows, numbers_from=2)
+
+
+def _plots(report: DrillReport) -> Iterable[str]:
+    """How much was restored by topic, and how fast; nothing where nothing was restored."""
+    if not report.records:
+        return
+    steps = [
+        (name, took_s)
+        for name, took_s in (("Restored", report.restore_s), ("Read back", report.compare_s))
+        if took_s > 0
+    ]
+    plots = (
+        BarPlot(
+            title="Restored bytes by topic",
+            unit=Unit.BYTES,
+            of="Topic",
+            bars=largest(Bar(name=topic.source, value=topic.bytes) for topic in report.topics),
+        ),
+        BarPlot(
+            title="Throughput of the drill, in bytes of the log",
+            unit=Unit.BYTES_PER_S,
+            of="Step",
+            bars=tuple(Bar(name=name, value=report.bytes / took_s) for name, took_s in steps),
+        ),
+        BarPlot(
+            title="Throughput of the drill, in records",
+            unit=Unit.RECORDS_PER_S,
+            of="Step",
+            bars=tuple(Bar(name=name, value=report.records / took_s) for name, took_s in steps),
+        ),
+    )
+    yield '<div class="plots">' + "".join(plot.html() for plot in plots) + "</div>"
 
 
 def _digests(topics: Sequence[DrilledTopic]) -> Iterable[str]:

@@ -23,8 +23,8 @@ from offsite.kafka.cluster import Cluster, connect
 from offsite.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedObject, OffsiteError
+from offsite.overview.backup_history import HistoryReader
 from offsite.overview.comparison import SourceComparison
-from offsite.overview.history_plots import HistoryCache
 from offsite.overview.source_look import impatient
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import Status, read_status
@@ -218,7 +218,7 @@ class Site:
         self.workers = workers or Workers(environment={})
         self._repository: Repository | None = None
         self._states = StateCache()
-        self.history_cache = HistoryCache()
+        self.histories = HistoryReader()
         self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
         self._metastores = CachedValue(self._read_metastores, self.clock)
         self.watch: SourceWatch | None = self._make_watch()

@@ -13,7 +13,6 @@ from offsite.metastore.folder import BackupName, NameForm
 from offsite.serve.tokens import new_token
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt
-from tests.integration.browser.pictures import picture
 from tests.integration.browser.served import BASE, CHECKPOINT, coordinator, damage, empty_repository, full_site
 from tests.unit.metastore.commands import HEADER, command
 
@@ -37,7 +36,6 @@ PAGES = (
 )
 _REACHED = "a, button, input:not([type=radio]), input:checked, select, summary, [tabindex]"
 """Of a group of radio buttons Tab reaches the chosen one; arrows go on from there."""
-PICTURES = {"/": "overview", BASE: "topics"}
 MISSING = ("/backups/none", f"{BASE}/checkpoints/99", "/jobs/20260101-000000-00000000")
 
 
@@ -66,8 +64,6 @@ def test_every_page_is_sound(served: str, look_at: LookAt, wishes: dict[str, str
     for path in PAGES:
         look.go(path)
         look.check()
-        if path in PICTURES:
-            picture(look.page, f"{PICTURES[path]}-{wishes['color_scheme']}")
     assert look.page.title() != "taken over"
 
 

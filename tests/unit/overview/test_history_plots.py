@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from offsite.overview.commit_figures import CommitFigures, FiguresCache, RecentCommits, read_recent_commits
+from offsite.model.errors import StoreUnavailable
+from offsite.overview.backup_history import BackupHistory, HistoryReader, read_history
+from offsite.overview.commit_figures import CommitFigures, FiguresCache, RecentCommits
 from offsite.overview.comparison import SourceComparison, TopicComparison, TopicState
 from offsite.overview.history_plots import (
     POINTS_MAX,
-    BackupHistory,
     headroom_plot,
+    history_plots,
     proof_plot,
-    read_history,
     record_age_plot,
     recovery_plot,
     stored_plot,
@@ -28,7 +31,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.check_records import VerifyRecord, put_drill_report, put_verify_record
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import open_folder
-from offsite.upkeep.verification.check_history import PastCheck, read_check_history
+from offsite.upkeep.verification.check_history import CheckHistory, PastCheck
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.site import Site, open_site
 from tests.shifted_clock import shifted_clock
@@ -54,24 +57,37 @@ def state_of(*times_ms: int) -> BackupState:
     )
 
 
+def history_of(*times_ms: int, now_ms: int) -> BackupHistory:
+    return BackupHistory(state=state_of(*times_ms), now_ms=now_ms)
+
+
 def spans(plot: object, series: int = 0) -> list[tuple[int, int, float | None]]:
     shown = plot.series[series].spans  # type: ignore[attr-defined]
     return [(span.start_ms - START_MS, span.end_ms - START_MS, span.value) for span in shown]
 
 
 def test_the_recovery_point_is_the_time_to_the_next_point_and_grows_until_now() -> None:
-    plot = recovery_plot(state_of(START_MS, START_MS + HOUR_MS, START_MS + 3 * HOUR_MS), START_MS + 4 * HOUR_MS)
+    plot = recovery_plot(
+        history_of(START_MS, START_MS + HOUR_MS, START_MS + 3 * HOUR_MS, now_ms=START_MS + 4 * HOUR_MS)
+    )
     assert spans(plot) == [(0, HOUR_MS, 3600), (HOUR_MS, 3 * HOUR_MS, 7200), (3 * HOUR_MS, 4 * HOUR_MS, 3600)]
     assert "3 restore points" in plot.note
 
 
+def test_upkeep_is_no_sign_of_life() -> None:
+    times_ms = (START_MS, START_MS + HOUR_MS)
+    commits = RecentCommits(points=tuple(map(point, (1, 2), times_ms)), figures=(READ, UPKEEP))
+    plot = recovery_plot(BackupHistory(state=state_of(*times_ms), now_ms=START_MS + 2 * HOUR_MS, commits=commits))
+    assert spans(plot) == [(0, 2 * HOUR_MS, 7200)]
+
+
 def test_a_backup_without_a_point_or_with_a_clock_that_went_back_has_an_honest_plot() -> None:
-    assert "Nothing is known yet" in recovery_plot(state_of(), START_MS).html()
-    assert "Nothing is known yet" in recovery_plot(state_of(START_MS), START_MS - HOUR_MS).html()
+    assert "Nothing is known yet" in recovery_plot(history_of(now_ms=START_MS)).html()
+    assert "Nothing is known yet" in recovery_plot(history_of(START_MS, now_ms=START_MS - HOUR_MS)).html()
 
 
 def test_the_span_of_very_many_points_is_told() -> None:
-    plot = recovery_plot(state_of(*range(START_MS, START_MS + POINTS_MAX + 5)), START_MS + DAY_MS)
+    plot = recovery_plot(history_of(*range(START_MS, START_MS + POINTS_MAX + 5), now_ms=START_MS + DAY_MS))
     assert f"the newest {POINTS_MAX:,} of {POINTS_MAX + 5:,} restore points" in plot.note
     assert len(plot.html()) < 40_000
 
@@ -163,22 +179,36 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def test_what_commits_say_is_read_once_and_within_a_limit(site: Site) -> None:
     state, cache = site.backup.readable_state(), FiguresCache()
-    nothing = read_recent_commits(site.backup, state, cache=cache, bytes_max=10)
-    assert set(nothing.figures) == {None}
-    some = read_recent_commits(site.backup, state, cache=cache)
+    cache.fill(site.backup, state, bytes_max=10)
+    assert set(cache.recent(state).figures) == {None}
+    cache.fill(site.backup, state)
+    some = cache.recent(state)
     assert [figures is not None and figures.reads_source for figures in some.figures] == [True] * len(some.points)
     assert some.figures[0] is not None
     assert some.figures[0].newest_record_ms == FIRST_TIME_MS + 9
-    assert read_recent_commits(site.backup, state, cache=cache, bytes_max=0) == some, "kept"
+    cache.fill(site.backup, state, bytes_max=0)
+    assert cache.recent(state) == some, "kept"
 
 
 def test_the_plots_of_a_backup_are_made_from_its_repository_alone(site: Site) -> None:
     history = read_history(site.backup)
-    assert "None" not in "".join(plot.html() for plot in history.plots())
+    assert "None" not in "".join(plot.html() for plot in history_plots(history))
     stored = stored_plot(history.state)
     assert [bar.name for bar in stored.bars] == ["orders", "tiny"]
     assert "of 2 topics" in stored.note
-    assert isinstance(history, BackupHistory)
+
+
+def test_a_page_shows_what_is_known_in_time_and_the_next_one_the_rest(site: Site) -> None:
+    reader, busy = HistoryReader(), threading.Event()
+    with mock.patch.object(FiguresCache, "fill", side_effect=lambda *_, **__: busy.wait(60)):
+        assert set(reader.read(site.backup, wait_s=0.01).commits.figures) == {None}
+        assert set(reader.read(site.backup, wait_s=0.01).commits.figures) == {None}, "and no second thread"
+        busy.set()
+    reader.read(site.backup, wait_s=60)
+    assert None not in reader.read(site.backup, wait_s=60).commits.figures
+    broken = mock.patch.object(FiguresCache, "fill", side_effect=StoreUnavailable("it is away"))
+    with broken:
+        assert reader.read(site.backup, wait_s=60).commits.points, "what was read stays"
 
 
 def test_a_damaged_commit_is_not_known_and_hides_no_other(site: Site, tmp_path: Path) -> None:
@@ -189,7 +219,9 @@ def test_a_damaged_commit_is_not_known_and_hides_no_other(site: Site, tmp_path: 
     key = folder / backup.layout.commit_key(1)
     key.chmod(0o600)
     key.write_bytes(b"{")
-    figures = read_recent_commits(backup, state).figures
+    cache = FiguresCache()
+    cache.fill(backup, state)
+    figures = cache.recent(state).figures
     assert figures[0] is None
     assert all(figure is not None for figure in figures[1:])
 
@@ -202,7 +234,7 @@ def test_checks_of_any_installation_are_listed_and_forged_dates_are_not(site: Si
         )
         put_verify_record(store, layout, record)
     put_drill_report(store, layout, "20260101-000000-00000000", {"ended": "nonsense"}, "<p>")
-    kept: dict[str, PastCheck] = {}
-    checks = read_check_history(backup, now_ms=START_MS + 2 * DAY_MS, kept=kept)
+    history = CheckHistory()
+    checks = history.read(backup, now_ms=START_MS + 2 * DAY_MS)
     assert [(check.kind, check.ok) for check in checks] == [("deep", True), ("deep", False)]
-    assert read_check_history(backup, now_ms=START_MS + 2 * DAY_MS, kept=kept) == checks
+    assert history.read(backup, now_ms=START_MS + 2 * DAY_MS) == checks

@@ -63,6 +63,14 @@ def test_what_the_backup_lacks_is_said_with_the_verdict_and_listed() -> None:
     assert "lacks" not in drill_page(REPORT)
 
 
+def test_what_was_restored_is_plotted_by_topic_and_by_second() -> None:
+    page = drill_page(replace(REPORT, bytes=4096, restore_s=2.0, compare_s=0.5))
+    assert all(f'<td class="number">{rate}</td>' in page for rate in ("4.0 KiB", "2.0 KiB/s", "8.0 KiB/s"))
+    assert all(f'<td class="number">{rate} records/s</td>' in page for rate in ("750", "3,000"))
+    assert "<figure" not in drill_page(replace(REPORT, records=0, topics=()))
+    assert "Nothing is known yet." in drill_page(REPORT), "an earlier report, without durations"
+
+
 def test_names_never_become_markup() -> None:
     evil = "<script>alert(1)</script>"
     page = drill_page(replace(REPORT, by=evil, repository=evil, skipped=((evil, evil),), leftovers=(evil,)))

@@ -232,7 +232,7 @@ def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.overview.status_page import read_glances, status_page
     from offsite.stores.wrapped_store import display_now_ms
 
-    glances = read_glances(report, repository.backup, with_all_plots=True)
+    glances = read_glances(report, repository.backup)
     write_page(file, status_page(report, glances, display_now_ms(repository.store)))
 
 

@@ -140,7 +140,7 @@ def overview(request: Request, site: TheSite) -> Response:
         proving=proving_command,
         shown=shown,
         checks={backup.backup: describe_checks(backup.checks) for backup in status.backups},
-        glances=read_glances(status, site.cached_backup),
+        glances=read_glances(status, site.cached_backup, site.histories),
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from offsite.overview.commit_figures import PAGE_BYTES
-from offsite.overview.history_plots import read_history
+from offsite.overview.history_plots import history_plots
 from offsite.serve.pages.page import page
 from offsite.serve.v1.requests import BackupName, TheSite
 
@@ -14,10 +13,6 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/backups/{backup}/over-time")
 def over_time(request: Request, site: TheSite, backup: BackupName) -> Response:
-    history = read_history(
-        site.cached_backup(backup),
-        source=None if site.watch is None else site.watch.comparison(backup),
-        cache=site.history_cache,
-        bytes_max=PAGE_BYTES,
-    )
-    return page(request, "over_time.html", backup=backup, plots=history.plots())
+    source = None if site.watch is None else site.watch.comparison(backup)
+    history = site.histories.read(site.cached_backup(backup), source=source)
+    return page(request, "over_time.html", backup=backup, plots=history_plots(history))

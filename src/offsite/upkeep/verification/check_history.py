@@ -5,7 +5,7 @@ Whoever may create objects there can forge such a record: the history shows clai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -40,24 +40,26 @@ class PastCheck:
     ok: bool | None
 
 
-def read_check_history(
-    backup: Backup, *, now_ms: int, kept: MutableMapping[str, PastCheck] | None = None
-) -> tuple[PastCheck, ...]:
-    """The newest checks of each kind, ascending by time. An unreadable record, and one dated later than now, is left
-    out. `kept`: what was read before, by key; records never change. Raises errors of the store for a listing."""
-    kept = {} if kept is None else kept
-    if len(kept) > _KEPT_MAX:
-        kept.clear()
-    wanted = list(_records(backup, now_ms))
-    new = [(key, read) for key, read in wanted if key not in kept]
-    with ThreadPoolExecutor(_READERS) as readers:
-        for (key, _), check in zip(new, readers.map(lambda record: _read(*record), new), strict=True):
-            if check is not None:
-                kept[key] = check
-    checks = (kept[key] for key, _ in wanted if key in kept)
-    return tuple(
-        sorted((check for check in checks if check.ended_ms <= now_ms + AHEAD_MAX_MS), key=lambda check: check.ended_ms)
-    )
+class CheckHistory:
+    """The records of checks that were read; records never change. One thread reads at a time."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, PastCheck] = {}
+
+    def read(self, backup: Backup, *, now_ms: int) -> tuple[PastCheck, ...]:
+        """The newest checks of each kind, ascending by time. An unreadable record, and one dated later than now, is
+        left out. Raises errors of the store for a listing."""
+        if len(self._kept) > _KEPT_MAX:
+            self._kept.clear()
+        records = dict(_records(backup, now_ms))
+        new = [(key, read) for key, read in records.items() if key not in self._kept]
+        with ThreadPoolExecutor(_READERS) as readers:
+            for (key, _), check in zip(new, readers.map(lambda record: _read(*record), new), strict=True):
+                if check is not None:
+                    self._kept[key] = check
+        checks = (self._kept[key] for key in records if key in self._kept)
+        dated = (check for check in checks if check.ended_ms <= now_ms + AHEAD_MAX_MS)
+        return tuple(sorted(dated, key=lambda check: check.ended_ms))
 
 
 _Read = Callable[[str], PastCheck]

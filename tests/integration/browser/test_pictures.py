@@ -1,0 +1,107 @@
+"""The pictures of the documents, of a shop with days of history. Each page is held to what all pages are held to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
+from offsite.serve.tokens import new_token
+from tests.fake_cluster.site import Site
+from tests.integration.browser.conftest import PHONE, LookAt
+from tests.integration.browser.pictures import FOLDER, picture
+from tests.integration.browser.served import BASE, coordinator
+from tests.integration.browser.shop_site import shop_site
+
+pytestmark = [pytest.mark.skipif(not FOLDER, reason="make pictures"), pytest.mark.timeout(600)]
+BOTH = {
+    "/": "overview",
+    BASE: "topics",
+    f"{BASE}/over-time": "over-time",
+}
+"""In light and dark."""
+ONCE = {
+    f"{BASE}/source": "source",
+    f"{BASE}/points": "points",
+    f"{BASE}/checkpoints": "checkpoints",
+    f"{BASE}/checkpoints/38": "checkpoint",
+    f"{BASE}/groups": "groups",
+    f"{BASE}/records?topic=orders": "records",
+    f"{BASE}/retention?keep_daily=3": "retention",
+    f"{BASE}/restore": "restore",
+    "/jobs": "jobs",
+}
+_LOST = "Lost at the source: shipments (gone)."
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with shop_site(tmp_path_factory.mktemp("shop"), time.time_ns() // 1_000_000) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def served(site: Site) -> Iterator[str]:
+    options = ["--bootstrap", f"{site.source.address}", "--target", f"dr={site.target.address}", "--interval", "2s"]
+    with coordinator(Path(site.repository.store.url), *options) as url:
+        yield url
+
+
+def test_pictures_in_light_and_dark(served: str, look_at: LookAt) -> None:
+    for scheme in ("light", "dark"):
+        look = look_at(served, color_scheme=scheme)
+        while _LOST not in look.go("/").inner_text("main"):
+            look.page.wait_for_timeout(500)
+        for path, name in BOTH.items():
+            look.go(path)
+            look.check()
+            picture(look.page, f"{name}-{scheme}")
+
+
+def test_pictures_of_the_other_pages(served: str, look_at: LookAt) -> None:
+    look = look_at(served, color_scheme="light")
+    for path, name in ONCE.items():
+        look.go(path)
+        look.check()
+        picture(look.page, name)
+
+
+def test_the_picture_of_a_phone(served: str, look_at: LookAt) -> None:
+    look = look_at(served, color_scheme="dark", width=PHONE)
+    look.go(f"{BASE}/over-time")
+    look.check()
+    picture(look.page, "over-time-phone")
+
+
+def test_the_pictures_of_a_loss(served: str, look_at: LookAt) -> None:
+    look = look_at(served, color_scheme="light")
+    page = look.go("/")
+    picture(page, "source-lost")
+    page.get_by_role("link", name="Restore shipments").click()
+    picture(page, "restore-choice")
+    page.get_by_role("button", name="See the plan").click()
+    page.locator("pre").first.wait_for()
+    look.check()
+    picture(page, "restore-plan")
+
+
+def test_the_picture_of_a_login(site: Site, look_at: LookAt, tmp_path: Path) -> None:
+    new_token("ann:read", tmp_path / "tokens")
+    with coordinator(Path(site.repository.store.url), "--token-file", tmp_path / "tokens") as url:
+        look = look_at(url, color_scheme="light")
+        look.go("/")
+        picture(look.page, "login")
+
+
+def test_the_pictures_of_files(site: Site, look_at: LookAt, tmp_path: Path) -> None:
+    file = tmp_path / "status.html"
+    CliRunner().invoke(app, ["status", "--repo", site.repository.store.url, "--html", str(file)])
+    drill = max(Path(site.repository.store.url).glob("backups/*/drills/*/report.html"))
+    for path, name in ((file, "status-file"), (drill, "drill-report")):
+        look = look_at(f"file://{path.parent}", color_scheme="light")
+        look.page.goto(f"file://{path}")
+        picture(look.page, name)
