@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.stores.posix_store import open_folder
-from tests.integration.browser.conftest import PHONE, WIDE, Look, LookAt
+from tests.integration.browser.conftest import PHONE, Look, LookAt
 from tests.integration.browser.pictures import picture
 from tests.integration.browser.served import coordinator
 from tests.integration.kafka.cluster import Cluster
