@@ -143,10 +143,11 @@ class _Topic:
         told_ms = self.shape.read_ms or (0 if self.shape.is_deleted else self.state.read_ms)
         return told_ms or UNKNOWN_MS
 
-    def _restore(self, before_ms: int, *, is_free: bool) -> dict[str, str]:
+    def _restore(self, before_ms: int, *, is_free: bool, before_commit: int | None = None) -> dict[str, str]:
         """The options of a restore from the newest restore point before a run found the loss, else from the newest.
-        `is_free`: the name is free at the source."""
-        history = self.state.history
+        `before_commit`: a commit that has the loss for sure, whatever clocks say. `is_free`: the name is free at the
+        source."""
+        history = self.state.history if before_commit is None else self.state.history.upto(before_commit - 1)
         point = history.latest_at(before_ms - 1) if before_ms > 0 else None
         if point is None:
             point = history[-1] if history else None
@@ -227,7 +228,6 @@ class _Topic:
         commit = None if newest is None else self.state.history.find(newest.commit)
         if newest is None or commit is None or self.look.looked_ms - commit.committed_at_ms >= ALARM_MS:
             return None
-        point = self.state.history.latest_at(commit.committed_at_ms - 1)
         return TopicComparison(
             topic=self.shape.topic,
             state=TopicState.SHRUNK,
@@ -238,7 +238,7 @@ class _Topic:
                 "old history"
             ),
             found_ms=commit.committed_at_ms,
-            restore=self._restore_of(point.seq if point else 0, is_free=False),
+            restore=self._restore(UNKNOWN_MS, is_free=False, before_commit=newest.commit),
         )
 
     def _replaced(self, earlier: TopicShape | None) -> TopicComparison | None:
@@ -257,7 +257,11 @@ class _Topic:
             ),
             seen_ms=earlier.read_ms or UNKNOWN_MS,
             found_ms=earlier.deleted_ms,
-            restore=self._restore(earlier.deleted_ms, is_free=False),
+            restore=self._restore(
+                earlier.deleted_ms,
+                is_free=False,
+                before_commit=self.state.configs_since.get(self.shape.incarnation, self.state.seq),
+            ),
         )
 
     def _keys(self) -> list[TopicPartition]:

@@ -192,6 +192,20 @@ def test_a_topic_that_was_created_anew_is_not_the_same(
     assert orders.restore == {"topics": "orders", "commit": "1", "rename": "orders=orders-restored"}
 
 
+def test_clocks_that_differ_lead_no_restore_to_the_topic_that_was_created_anew(site: Site, clock: VirtualClock) -> None:
+    site.source.remake_topic("orders")
+    site.back_up()  # commit 2 has the new topic
+    seen, state = look(site, clock), site.backup.readable_state()
+    ahead = {
+        incarnation: replace(shape, deleted_ms=shape.deleted_ms + 5_000) if shape.is_deleted else shape
+        for incarnation, shape in state.topics.items()
+    }
+    state = replace(state, topics=ahead)
+    compared = compare_topics(state, seen, Sightings().after(state, seen))
+    (orders,) = [topic for topic in compared if topic.topic == "orders"]
+    assert (orders.state, orders.restore["commit"]) == (TopicState.RECREATED, "1")
+
+
 def test_a_topic_that_a_restore_brought_back_is_no_loss(site: Site, clock: VirtualClock) -> None:
     del site.source.topics["orders"]
     site.restore(into=site.source, topics=["orders"])
