@@ -129,6 +129,18 @@ def test_without_scripts_a_restore_is_planned(served: str, look_at: LookAt) -> N
     assert page.get_by_role("button", name="Restore").is_visible()
 
 
+def test_with_scripts_the_line_of_time_and_the_boxes_are_direct(served: str, look_at: LookAt) -> None:
+    look = look_at(served)
+    page = look.go(f"{BASE}/restore")
+    page.locator("[data-commit='1']").click()
+    assert page.get_by_role("radio", name="Commit 1,").is_checked()
+    assert page.locator(".chosen").get_attribute("data-commit") == "1"
+    page.get_by_label("payments", exact=True).check()
+    assert page.get_by_label("Only the ticked ones").is_checked()
+    assert page.locator("[data-count]").inner_text() == "1 topic"
+    look.check()
+
+
 def test_who_has_a_token_logs_in_and_out(site: Site, look_at: LookAt, tmp_path: Path) -> None:
     token = new_token("ann:read", tmp_path / "tokens")
     with coordinator(Path(site.repository.store.url), "--token-file", tmp_path / "tokens") as url:

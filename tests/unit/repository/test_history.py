@@ -41,6 +41,10 @@ def check_same(found: CommitHistory, lines: list[CommitSummary]) -> None:
         assert found.find(seq) == next((line for line in lines if line.seq == seq), None)
     for time_ms in range(130):
         assert found.latest_at(time_ms) == next((x for x in reversed(lines) if x.committed_at_ms <= time_ms), None)
+        assert found.count_at(time_ms) == sum(x.committed_at_ms <= time_ms for x in lines)
+    for low in range(len(lines) + 1):
+        for high in range(low, len(lines) + 1):
+            assert list(found.lines(low, high)[0]) == [x.seq for x in lines[low:high]]
     assert found.first_ms == (lines[0].committed_at_ms if lines else 0)
     with pytest.raises(IndexError):
         found[len(lines)]

@@ -121,7 +121,7 @@ def test_names_that_the_target_turns_out_to_have_are_proposed_anew(client: TestC
     site.target.make_topic("orders", partitions=2)
     site.target.write("orders", [b"other"])
     text = post(client, fields_of(shown(client, f"{FORM}?topics=orders&target=target")), "plan")
-    assert 'role="alert"' in text
+    assert "free names are proposed below</p>" in text
     fields = fields_of(text)
     assert fields["as.orders"] == "orders-restored"
     assert "--rename=orders=orders-restored" in planned(client, fields)

@@ -152,7 +152,9 @@ def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Res
         words = choice_words(choice, opened.topics, taken)
         confirmable = make_restore_plan(site, backup, words, target)
     except OffsiteError as error:
-        return _form(request, opened, form, _told(error), there=_names_there(site, target, error))
+        there = _names_there(site, target, error)
+        problem = f"{error.message}; free names are proposed below" if there else _told(error)
+        return _form(request, opened, form, problem, there=there)
     return _plan(request, backup, confirmable, target, choice=choice)
 
 
