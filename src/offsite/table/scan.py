@@ -23,11 +23,15 @@ from offsite.log.records.record_arrow import ArrowColumns, null_out_of_range_tim
 from offsite.log.records.record_columns import rare_collections
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
+from offsite.model.schema_registry import RegistrySnapshot
 from offsite.points.source_view import RecordBounds, VisibleBatch
 from offsite.repository.segments.index import SegmentIndex
 from offsite.repository.segments.reader import SegmentReader, stored_markers
+from offsite.schemas.framing import FramedReader
+from offsite.schemas.shown_bytes import show_bytes
 from offsite.stores.store import Store
 from offsite.table.scan_plan import RowFilter, ScanTask, SegmentScan
+from offsite.table.value_condition import ValueCondition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -139,12 +143,13 @@ def _wanted(batch: pa.RecordBatch, rows: RowFilter) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMatch:
-    """A condition on a record: the key, bytes contained in the value, and headers by name (with a value, where given).
-    An empty condition matches every record."""
+    """A condition on a record: the key, bytes contained in the value, headers by name (with a value, where given), and
+    conditions on the decoded value. An empty condition matches every record."""
 
     key: bytes | None = None
     value_holds: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    where: tuple[ValueCondition, ...] = ()
 
     def matches(self, record: Record) -> bool:
         if self.key is not None and record.key != self.key:
@@ -155,6 +160,15 @@ class RecordMatch:
             any(name == header_name and (value is None or actual == value) for name, actual in record.headers)
             for header_name, value in self.headers
         )
+
+    def matches_decoded(self, record: Record, topic: str, framed: FramedReader) -> bool:
+        """Whether the decoded value fulfils all conditions on it; bytes and texts that are no JSON fulfil none."""
+        if not self.where:
+            return True
+        shown = show_bytes(record.value, framed, topic)
+        if shown is None or shown.encoding in {"text", "base64"}:
+            return False
+        return all(condition.matches(shown.data) for condition in self.where)
 
     @property
     def needles(self) -> tuple[bytes, ...]:
@@ -169,7 +183,9 @@ class MatchingRecord:
     record: Record
 
 
-def matching_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[MatchingRecord]:
+def matching_records(
+    task: ScanTask, store: Store, match: RecordMatch, framed: FramedReader
+) -> Iterator[MatchingRecord]:
     """Yield the task's matching rows, in offset order. Most batches are only searched for bytes, not decoded.
 
     Raises `DamagedObject`, `DamagedBatch`, and the store's errors.
@@ -179,13 +195,17 @@ def matching_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterat
         if needles and not _holds(batch.data, batch.header, needles):
             continue
         for record in batch.iterate():
-            if task.rows.includes(record.offset, record.timestamp_ms) and match.matches(record):
+            if not (task.rows.includes(record.offset, record.timestamp_ms) and match.matches(record)):
+                continue
+            if match.matches_decoded(record, task.partition.topic, framed):
                 yield MatchingRecord(partition=task.partition, record=record)
 
 
-def find_in_task(task: ScanTask, *, store: Store, match: RecordMatch, limit: int) -> tuple[MatchingRecord, ...]:
-    """Return the first `limit` of `matching_records`, without reading further."""
-    return tuple(islice(matching_records(task, store, match), limit))
+def find_in_task(
+    task: ScanTask, *, store: Store, match: RecordMatch, limit: int, registry: RegistrySnapshot
+) -> tuple[MatchingRecord, ...]:
+    """Return the first `limit` of `matching_records`, without reading further. `registry`: the schemas of values."""
+    return tuple(islice(matching_records(task, store, match, FramedReader(lambda: registry)), limit))
 
 
 def _holds(data: memoryview, header: BatchHeader, needles: tuple[bytes, ...]) -> bool:

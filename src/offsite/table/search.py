@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from offsite.engine.runner import OnProgress, Runner, job_named
+from offsite.engine.runner import OnProgress, Runner, WholeProgress, job_named
 from offsite.model.bounds import MAX_OFFSET, whole_number
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.names import amount
+from offsite.model.schema_registry import RegistrySnapshot
 from offsite.model.selection import TopicSelection
 from offsite.model.units import parse_time
 from offsite.points.held_schemas import held_schemas
@@ -108,11 +109,13 @@ def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
 
 
 def _in_order(plan: RecordsPlan) -> Iterator[MatchingRecord]:
-    store = plan.backup.store
+    store, framed = plan.backup.store, FramedReader(partial(held_schemas, plan.backup))
     for tasks in by_partition(plan.tasks):
         stay = iter(latest_offsets(tasks, store)) if plan.latest else None
         matches = (
-            match for task in tasks for match in matching_records(replace(task, rows=plan.rows), store, plan.match)
+            match
+            for task in tasks
+            for match in matching_records(replace(task, rows=plan.rows), store, plan.match, framed)
         )
         yield from matches if stay is None else _only(matches, stay)
 
@@ -129,22 +132,45 @@ def _only(matches: Iterator[MatchingRecord], offsets: Iterator[int]) -> Iterator
             yield match
 
 
-def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What a search found. `complete`: everything was searched, and `records` has all matching records. Otherwise the
+    search stopped at its limit: of `total_bytes` (as Kafka had them), parts of `searched_bytes` were searched, the last
+    ones perhaps not to their end, and more records match."""
+
+    records: tuple[ShownRecord, ...]
+    complete: bool
+    searched_bytes: int
+    total_bytes: int
+
+
+def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> SearchResult:
     """Find the matching records, in the order of partitions and offsets. With a limit the search stops early."""
     framed = FramedReader(partial(held_schemas, plan.backup))
-    return [show_record(found_record, framed) for found_record in _found(plan, runner, on_progress)]
-
-
-def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[MatchingRecord]:
     limit = _MAX_FOUND if plan.limit is None else plan.limit
-    find = partial(find_in_task, store=plan.backup.store, match=plan.match, limit=limit)
+    find = partial(
+        find_in_task,
+        store=plan.backup.store,
+        match=plan.match,
+        limit=limit + 1,  # one more tells that there are more
+        registry=framed.registry if plan.match.where else RegistrySnapshot(),
+    )
+    whole = WholeProgress(on_progress, tasks_total=len(plan.tasks))
     matches: list[MatchingRecord] = []
+    searched_bytes = 0
     for wave in _waves(plan.tasks, len(plan.tasks) if plan.limit is None else SEARCH_WAVE):
         with job_named(f"search {plan.backup.layout.backup}: {amount(len(wave), 'segment')} of {len(plan.tasks):,}"):
-            matches += [match for records in runner.run(wave, find, on_progress=on_progress) for match in records]
-        if len(matches) >= limit:
+            matches += [match for records in runner.run(wave, find, on_progress=whole) for match in records]
+        whole.next_run()
+        searched_bytes += sum(task.raw_bytes for task in wave)
+        if len(matches) > limit:
             break
-    return matches[:limit]
+    return SearchResult(
+        records=tuple(show_record(found_record, framed) for found_record in matches[:limit]),
+        complete=len(matches) <= limit,
+        searched_bytes=searched_bytes,
+        total_bytes=plan.raw_bytes,
+    )
 
 
 def _waves(tasks: Sequence[ScanTask], size: int) -> Iterator[Sequence[ScanTask]]:

@@ -37,4 +37,5 @@ def test_a_search_finds_records_in_all_partitions(site: Site) -> None:
     point = RestoreRequest(selection=parse_selection(["*"]))
     request = RecordsRequest(point=point, match=RecordMatch(value_holds=b"apple"))
     found = search_records(plan_records(site.backup, request), site.runner)
-    assert [(each.partition, each.offset) for each in found] == [(0, 0), (1, 0)]
+    assert found.complete
+    assert [(each.partition, each.offset) for each in found.records] == [(0, 0), (1, 0)]

@@ -32,6 +32,7 @@ from offsite.table.search import (
     search_records,
 )
 from offsite.table.shown_record import ShownRecord, show_record
+from offsite.table.value_condition import parse_condition
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
@@ -67,7 +68,7 @@ def shown(backup: Backup, topics: str = "orders", **request: object) -> list[Sho
 
 def search(backup: Backup, topics: str = "*", *, limit: int | None = None, **match: object) -> list[tuple[str, int]]:
     matching = plan(backup, topics, match=RecordMatch(**match), limit=limit)  # type: ignore[arg-type]
-    return [(each.topic, each.offset) for each in search_records(matching, InlineRunner())]
+    return [(each.topic, each.offset) for each in search_records(matching, InlineRunner()).records]
 
 
 def value_of(backup: Backup, value: bytes | None) -> ShownBytes | None:
@@ -254,6 +255,46 @@ def test_a_search_with_a_limit_gives_the_first_in_order(backup: Backup) -> None:
     for base in (0, 10, 20):
         commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
     assert search(backup, value_holds=b"val", limit=12) == [("orders", n) for n in range(12)]
+
+
+def test_a_search_looks_into_values_decoded_by_the_schemas_of_the_backup(registry: Backup) -> None:
+    values = [
+        framed(2, order_payload()),
+        framed(6, b"\x02\x02" + b"\x0a\x02hi\x10\x01"),
+        framed(3, b'{"id": 7}'),
+        b'{"id": 7, "items": [{"sku": "y"}]}',
+        b"id=7",
+        None,
+        framed(99, b"{}"),
+    ]
+    commit_batches(
+        registry, {ORDERS: [bytes(encode([Record(offset, 5, 0, b"k", value) for offset, value in enumerate(values)]))]}
+    )
+    for condition, offsets in {
+        "/id=7": [0, 2, 3],
+        "/items/0/sku=x": [0],
+        "/day>=1970-01-02": [0],
+        "/kind=GOOD": [1],
+        "/text": [1],
+        "/id>7": [],
+    }.items():
+        assert search(registry, "orders", where=(parse_condition(condition),)) == [("orders", n) for n in offsets]
+    assert search(registry, "orders", where=(parse_condition("/id=7"),), value_holds=b"sku") == [("orders", 3)]
+
+
+@pytest.mark.parametrize(("limit", "complete"), [(None, True), (30, True), (29, False), (1, False)])
+def test_a_search_that_stopped_at_its_limit_never_claims_to_be_whole(
+    backup: Backup, limit: int | None, *, complete: bool
+) -> None:
+    """Also where exactly as many match as were asked for, and where the limit is reached in the last segment."""
+    for base in (0, 10, 20):
+        commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
+    result = search_records(plan(backup, match=RecordMatch(value_holds=b"val"), limit=limit), InlineRunner())
+    assert result.complete is complete
+    assert len(result.records) == min(limit or 30, 30)
+    assert 0 < result.searched_bytes <= result.total_bytes
+    if complete:
+        assert result.searched_bytes == result.total_bytes
 
 
 @pytest.mark.parametrize(("depth", "encoding"), [(100, "json"), (101, "text"), (700, "text")])

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Output, Repo, WordChoice, takes
-from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
+from offsite.cli.output import OutputFormat, emit, emit_bytes, emit_each, note
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
 from offsite.model.names import amount
 from offsite.model.selection import split_all
-from offsite.model.units import format_time
+from offsite.model.units import format_size, format_time
 from offsite.model.untrusted.text import decode_text, printable
 from offsite.restore.options import PointWords, parse_point
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsite.points.restore_point import PointRequest
     from offsite.schemas.shown_bytes import ShownBytes
     from offsite.table.scan import RecordMatch
-    from offsite.table.search import RecordsPlan
+    from offsite.table.search import RecordsPlan, SearchResult
     from offsite.table.shown_record import ShownRecord
 
 From = Annotated[
@@ -84,7 +84,7 @@ def check_limit(limit: int | None) -> None:
         raise BadOption("--limit is larger than any partition", hint="omit it to see all")
 
 
-Where = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
+Place = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
 CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Maximum number of records to show.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Only the raw values, one per line.")]
 Latest = Annotated[
@@ -96,7 +96,7 @@ Latest = Annotated[
 @takes(RecordOptions)
 def cat(
     options: RecordOptions,
-    where: Where,
+    where: Place,
     limit: CatLimit = None,
     raw: Raw = False,
     latest: Latest = False,
@@ -148,6 +148,15 @@ Value = Annotated[str | None, typer.Option("--value", help="Records with this te
 Header = Annotated[
     list[str] | None, typer.Option("--header", help="name, or name=value: records with this header. May be repeated.")
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="POINTER[OP VALUE]",
+        help="Records whose decoded value (JSON, Avro, Protobuf) has this place, by a JSON pointer: /customer/id=42, "
+        "/total>=100, /email. OP: =, !=, <, <=, > or >=. May be repeated.",
+    ),
+]
 MatchFile = Annotated[
     str | None,
     typer.Option(
@@ -170,14 +179,16 @@ def search(
     key_hex: KeyHex = None,
     value: Value = None,
     header: Header = None,
+    where: Where = None,
     match_file: MatchFile = None,
     limit: SearchLimit = DEFAULT_LIMIT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Find records by key, value, header and time. A record must match all conditions.
 
-    Values are searched as stored: text in Avro or JSON is found, a number in Avro is not. Other users of the machine
-    can see a command line: give private values with --match-file.
+    --value searches values as stored: text in Avro or JSON is found, a number in Avro is not. --where looks into values
+    decoded by the schemas of the backup. A search that stops at its limit says how far it came. Other users of the
+    machine can see a command line: give private values with --match-file.
     """
     from offsite.table.search import RecordsRequest, plan_records
 
@@ -186,21 +197,27 @@ def search(
         point=record_point(options, topics=topics, partitions=partitions),
         start=options.start,
         end=options.end,
-        match=_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header)),
-        limit=limit + 1,  # one more tells whether there are more
+        match=_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header, where=where)),
+        limit=limit,
     )
     plan = plan_records(open_repository(options.repo, looks=True).backup(options.backup), request)
     note_incarnations(plan)
-    records = _search(plan, engine) if plan.tasks else []
-    emit_each(records[:limit], name="records", output=output, line=record_line)
-    if len(records) > limit:
-        note(f"there are more than {amount(limit, 'record')}; see them with --limit")
+    result = _search(plan, engine)
+    if output is OutputFormat.JSON:
+        emit(result, output=output, render=lambda _: ())
+    else:
+        emit_each(result.records, name="records", output=output, line=record_line)
+    if not result.complete:
+        searched = f"searched {format_size(result.searched_bytes)} of {format_size(result.total_bytes)}"
+        note(f"there are more than {amount(limit, 'record')} ({searched}); see them with --limit")
 
 
-def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
+def _search(plan: RecordsPlan, engine: SparkOptions) -> SearchResult:
     from offsite.cli.progress import progress
-    from offsite.table.search import search_records
+    from offsite.table.search import SearchResult, search_records
 
+    if not plan.tasks:
+        return SearchResult(records=(), complete=True, searched_bytes=0, total_bytes=0)
     with (
         spark(engine.choice(), preload="offsite.table.scan") as runner,
         progress("search", total_bytes=plan.raw_bytes) as on_progress,
@@ -233,6 +250,7 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
 
 def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
     from offsite.table.scan import RecordMatch
+    from offsite.table.value_condition import parse_condition
 
     for name in ("key", "key_hex", "value"):
         if len(conditions[name]) > 1:
@@ -245,11 +263,12 @@ def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
         key=_from_hex(key_hex) if key_hex is not None else _encoded(key),
         value_holds=_encoded(value),
         headers=tuple(_header(header) for header in headers),
+        where=tuple(map(parse_condition, conditions["where"])),
     )
     if match == RecordMatch():
         raise BadOption(
             "no search condition is given",
-            hint="give --key, --key-hex, --value, --header or --match-file; offsite cat shows all",
+            hint="give --key, --key-hex, --value, --header, --where or --match-file; offsite cat shows all",
         )
     return match
 
