@@ -127,9 +127,16 @@ def remark_lines(texts: Iterable[str], *, indent: str = "  ") -> Iterator[str]:
     return (f"{indent}note: {text}" for text in texts)
 
 
-def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
+def emit_each(
+    results: Iterable[ResultT],
+    *,
+    name: str,
+    output: OutputFormat,
+    line: Callable[[ResultT], str],
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     """Print results as they come, in any number: a `line` for people, JSON lines, or a JSON document with a list under
-    `name`. A reader may stop early (`| head`): then the command stops too."""
+    `name`, and `more` fields. A reader may stop early (`| head`): then the command stops too."""
     texts: Iterable[str]
     match output:
         case OutputFormat.TABLE:
@@ -137,7 +144,7 @@ def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, li
         case OutputFormat.JSONL:
             texts = (f"{json.dumps(plain(result))}\n" for result in results)
         case OutputFormat.JSON:
-            texts = _document(results, name)
+            texts = _document(results, name, more)
     emit_bytes(text.encode() for text in texts)
 
 
@@ -210,11 +217,12 @@ def note(text: str) -> None:
     print(printable_lines(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
+def _document(results: Iterable[ResultT], name: str, more: Mapping[str, object]) -> Iterator[str]:
     yield f"{{{json.dumps(name)}: ["
     for number, result in enumerate(results):
         yield f"{',' if number else ''}\n  {json.dumps(plain(result))}"
-    yield "\n]}\n"
+    fields = (f", {json.dumps(field)}: {json.dumps(plain(value))}" for field, value in more.items())
+    yield f"\n]{''.join(fields)}}}\n"
 
 
 _reported_damage: list[str] = []

@@ -31,12 +31,13 @@ from offsite.serve.answers import answer_error, problem, status_of
 from offsite.serve.coordinator import OneRepository, SeveralRepositories
 from offsite.serve.gate import Gate, GateRules
 from offsite.serve.pages import jobs as job_pages
-from offsite.serve.pages import login, look, over_time, start
+from offsite.serve.pages import login, look, over_time, records, start
 from offsite.serve.pages import restores as restore_pages
 from offsite.serve.pages.page import page
 from offsite.serve.repository_watch import RepositoryWatch
 from offsite.serve.site import Site
 from offsite.serve.v1 import jobs, plans, read, restores
+from offsite.serve.v1 import records as v1_records
 from offsite.serve.v1.requests import path_of
 
 CONNECTIONS_MAX = 256
@@ -217,11 +218,11 @@ def routes_of_repository() -> FastAPI:
 
 
 def _with_repository(app: FastAPI) -> FastAPI:
-    for routes_module in (read, jobs, restores, plans):
+    for routes_module in (read, v1_records, jobs, restores, plans):
         app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, over_time, job_pages, restore_pages):
+    for routes_module in (look, over_time, records, job_pages, restore_pages):
         app.include_router(routes_module.router)
     return app
 

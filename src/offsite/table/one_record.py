@@ -119,7 +119,7 @@ def read_record(
     scans = tuple(scans_of(chain.segments, end=chain.end))
     log = _Log(chain, scans, tuple(holes), store)
     batch = log.batch_at(offset)
-    record = None if batch is None else next((found for found in batch.records() if found.offset == offset), None)
+    record = None if batch is None else next((stored for stored in batch.records() if stored.offset == offset), None)
     start = scans[0].start if scans else chain.end
     place = RecordPlace(
         offset=offset,
@@ -197,19 +197,19 @@ class _Log:
 
     def passed(self, start: int, end: int, seen: Sequence[_StoredBatch]) -> tuple[PassedOffsets, ...]:
         """Account for the offsets `[start, end)`, which have no record. `seen`: the batches there."""
-        known = [
+        stretches = [
             PassedOffsets(start=max(hole.start, start), end=min(hole.end, end), why="hole", reason=hole.reason)
             for hole in self._holes
             if hole.start < end and start < hole.end
         ]
-        known += [
+        stretches += [
             PassedOffsets(start=max(batch.low, start), end=min(batch.high, end), why="marker")
             for batch in seen
             if batch.header.is_control and batch.low < end and start < batch.high
         ]
-        spans = sorted((stretch.start, stretch.end) for stretch in known)
+        spans = sorted((stretch.start, stretch.end) for stretch in stretches)
         nothing = [PassedOffsets(start=low, end=high, why="nothing") for low, high in uncovered(start, end, spans)]
-        return tuple(sorted([*known, *nothing], key=lambda stretch: stretch.start)[:PASSED_MAX])
+        return tuple(sorted([*stretches, *nothing], key=lambda stretch: stretch.start)[:PASSED_MAX])
 
     def outcome(self, header: BatchHeader) -> Outcome:
         """The outcome of the batch's transaction; empty without one. `unknown`: its end lies in a hole."""

@@ -172,4 +172,4 @@ def _restored(
         record=stored,
         is_visible=place.transaction in {"", "committed"},
     )
-    return tuple(found for name in names if (found := lookup.find(name)) is not None)
+    return tuple(restored for name in names if (restored := lookup.find(name)) is not None)

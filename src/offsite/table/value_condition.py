@@ -60,15 +60,15 @@ class ValueCondition:
 
 def parse_condition(text: str) -> ValueCondition:
     """Parse `POINTER`, or `POINTER`, an operator and a value. Raises `BadOption`, which does not quote the text."""
-    found = _OPERATOR.search(text)
-    path = _parse_pointer(text if found is None else text[: found.start()])
-    if found is None:
+    sign = _OPERATOR.search(text)
+    path = _parse_pointer(text if sign is None else text[: sign.start()])
+    if sign is None:
         return ValueCondition(path=path)
-    typed = text[found.end() :]
+    typed = text[sign.end() :]
     wanted = _literals(typed)
     is_quoted = typed.startswith('"') and bool(wanted)
     return ValueCondition(
-        path=path, compared=found[0], wanted=wanted, wanted_text=str(wanted[0]) if is_quoted else typed
+        path=path, compared=sign[0], wanted=wanted, wanted_text=str(wanted[0]) if is_quoted else typed
     )
 
 

@@ -38,6 +38,7 @@ OTHERS = {
     "with_",
     "place",
     "records",
+    "where",
 }
 """Options that may be given several times and hold no patterns: what they hold may have commas of its own."""
 

@@ -44,6 +44,8 @@ PAGES = (
     f"{BASE}/groups",
     f"{BASE}/records",
     f"{BASE}/records?topic=orders",
+    f"{BASE}/records/orders/0/1",
+    f"{BASE}/records/orders/0/99",
     f"{BASE}/retention",
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/restore",

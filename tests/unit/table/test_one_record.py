@@ -107,8 +107,8 @@ def test_the_outcome_of_a_transaction_is_that_of_its_marker(tmp_path: Path, outc
 
 
 def _write_transaction(site: Site, outcome: str) -> None:
-    known = {"committed": True, "aborted": False, "open": None}[outcome]
-    site.source.write_in_transaction("orders", [b"x"], committed=known)
+    is_committed = {"committed": True, "aborted": False, "open": None}[outcome]
+    site.source.write_in_transaction("orders", [b"x"], committed=is_committed)
 
 
 def test_a_search_for_a_neighbour_ends_and_says_how_far_it_looked(

@@ -80,10 +80,10 @@ def test_a_record_of_an_aborted_transaction_is_left_out_by_a_restore(site: Site)
 
 def test_a_large_record_is_not_decoded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_detail, "_DECODED_MAX", 1)
-    found = detail_of(site, 0)
-    assert found.stored is not None
-    assert found.stored.value == b"a"
-    assert (found.detail.record, found.detail.is_large) == (None, True)
+    large = detail_of(site, 0)
+    assert large.stored is not None
+    assert large.stored.value == b"a"
+    assert (large.detail.record, large.detail.is_large) == (None, True)
 
 
 def test_a_partition_without_a_record_has_no_neighbours(site: Site) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Output, Repo, WordChoice, takes
-from offsite.cli.output import OutputFormat, emit, emit_bytes, emit_each, note
+from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import SparkOptions, open_repository, spark
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
@@ -29,7 +28,6 @@ from offsite.restore.options import PointWords, parse_point
 if TYPE_CHECKING:
     from offsite.points.restore_point import PointRequest
     from offsite.schemas.shown_bytes import ShownBytes
-    from offsite.table.scan import RecordMatch
     from offsite.table.search import RecordsPlan, SearchResult
     from offsite.table.shown_record import ShownRecord
 
@@ -190,6 +188,7 @@ def search(
     decoded by the schemas of the backup. A search that stops at its limit says how far it came. Other users of the
     machine can see a command line: give private values with --match-file.
     """
+    from offsite.table.match_words import parse_match
     from offsite.table.search import RecordsRequest, plan_records
 
     check_limit(limit)
@@ -197,16 +196,14 @@ def search(
         point=record_point(options, topics=topics, partitions=partitions),
         start=options.start,
         end=options.end,
-        match=_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header, where=where)),
+        match=parse_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header, where=where)),
         limit=limit,
     )
     plan = plan_records(open_repository(options.repo, looks=True).backup(options.backup), request)
     note_incarnations(plan)
     result = _search(plan, engine)
-    if output is OutputFormat.JSON:
-        emit(result, output=output, render=lambda _: ())
-    else:
-        emit_each(result.records, name="records", output=output, line=record_line)
+    reach = {name: getattr(result, name) for name in ("complete", "searched_bytes", "total_bytes")}
+    emit_each(result.records, name="records", output=output, line=record_line, more=reach)
     if not result.complete:
         searched = f"searched {format_size(result.searched_bytes)} of {format_size(result.total_bytes)}"
         note(f"there are more than {amount(limit, 'record')} ({searched}); see them with --limit")
@@ -246,47 +243,6 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
         if line:
             conditions[kind].append(words)
     return conditions
-
-
-def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
-    from offsite.table.scan import RecordMatch
-    from offsite.table.value_condition import parse_condition
-
-    for name in ("key", "key_hex", "value"):
-        if len(conditions[name]) > 1:
-            raise BadOption(f"{name.replace('_', '-')} is given twice", hint="give it once")
-    key, key_hex, value = (next(iter(conditions[name]), None) for name in ("key", "key_hex", "value"))
-    headers = conditions["header"]
-    if key is not None and key_hex is not None:
-        raise BadOption("--key and --key-hex both name the key", hint="give one of them")
-    match = RecordMatch(
-        key=_from_hex(key_hex) if key_hex is not None else _encoded(key),
-        value_holds=_encoded(value),
-        headers=tuple(_header(header) for header in headers),
-        where=tuple(map(parse_condition, conditions["where"])),
-    )
-    if match == RecordMatch():
-        raise BadOption(
-            "no search condition is given",
-            hint="give --key, --key-hex, --value, --header, --where or --match-file; offsite cat shows all",
-        )
-    return match
-
-
-def _header(text: str) -> tuple[str, bytes | None]:
-    name, separator, value = text.partition("=")
-    return name, _encoded(value) if separator else None
-
-
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("utf-8", "surrogateescape")  # as it came from the command line
-
-
-def _from_hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError as error:
-        raise BadOption("the key is not in hex", hint="write two digits for each byte, as 00ff12") from error
 
 
 def record_line(record: ShownRecord) -> str:

@@ -13,18 +13,18 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
-from offsite.jobs.ask import SEARCH, JobRequest, cancel_job, find_repeated_job
+from offsite.jobs.ask import JobRequest, cancel_job, find_repeated_job
 from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
 from offsite.model.errors import BadOption
 from offsite.model.selection import to_arguments
 from offsite.model.units import format_size
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.repository.job import JobProgress
+from offsite.serve.pages.found_records import found_records
 from offsite.serve.pages.look import TAGS
 from offsite.serve.pages.page import ONCE, page, parse_number, read_form
 from offsite.serve.site import ClusterAddress, Site
 from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
-from offsite.serve.v1.read import SearchBody, search_command
 from offsite.serve.v1.requests import BackupName, TheCaller, TheSite
 
 FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
@@ -101,21 +101,6 @@ def take(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Re
     )
 
 
-@router.post("/backups/{backup}/searches")
-def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
-    site.backup(backup)
-    words = {name: text for name in ("topic", "key", "value", "start") if (text := form.get(name, "").strip())}
-    try:
-        query = SearchBody.model_validate(words)
-    except ValueError as error:
-        raise BadOption(
-            "the search needs a topic, or a field is too long", hint="give the name of a topic, and shorter texts"
-        ) from error
-    return begin_and_redirect(
-        site, make_job_request(caller, SEARCH, backup, search_command(backup, query)), ClusterAddress(), form
-    )
-
-
 @router.get("/jobs")
 def jobs(request: Request, site: TheSite) -> Response:
     return page(request, "jobs.html", found=read_jobs(site.repository().store), tags=TAGS)
@@ -132,6 +117,7 @@ def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Respo
         tags=TAGS,
         command=_command(site, report),
         result=result if len(result) <= _SHOWN_MAX else f"{result[:_SHOWN_MAX]}\n…",
+        found=found_records(report, may_see=caller.records),
         said=report.said[-_SHOWN_MAX:],
         proof=_proof(report) if report.vouched else None,
         error=_error(report),

@@ -6,7 +6,6 @@ records beside the times of other topics.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,13 +13,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field, ValidationError
 
 from offsite.checkpoint.explain import Explanation, explain_report
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import show_groups
 from offsite.log.range import TopicPartition
-from offsite.model.errors import UserError
 from offsite.model.names import amount
 from offsite.model.selection import ALL_GROUPS, to_arguments
 from offsite.overview.contents import TopicDetail, show_backup
@@ -31,14 +28,11 @@ from offsite.overview.time_line import TimeLine, draw_time_line
 from offsite.overview.verdict import backup_word, proving_command, rests_on, source_alarm, verdict_of
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
-from offsite.schemas.shown_bytes import ShownBytes
 from offsite.serve.pages.page import page, parse_number
 from offsite.serve.pages.time_line import drawn, group_view, parse_view
 from offsite.serve.site import Site
 from offsite.serve.v1.plans import make_retention_plan
-from offsite.serve.v1.read import RecordsQuery, read_records
-from offsite.serve.v1.requests import BackupName, CheckpointId, TheCaller, TheSite
-from offsite.table.shown_record import ShownRecord
+from offsite.serve.v1.requests import BackupName, CheckpointId, TheSite
 
 WIDTH = 240
 _HOLES_MAX = 40
@@ -49,8 +43,6 @@ _COMPARED_SHOWN, _COMPARED_LEAST = 50, 5
 """Topics on the first page beside their source, the worst first: of all backups, and of each at least."""
 _POINTS_SHOWN = 100
 _ROWS_SHOWN = 300
-_RECORDS_SHOWN = 50
-_TEXT_MAX = 400
 _PAGES_SHOWN = 40
 
 
@@ -248,40 +240,6 @@ def retention(
     return page(request, "retention.html", backup=backup, plan=plan, words=words, command=command)
 
 
-class RecordsForm(BaseModel):
-    """The form of the records page, as typed."""
-
-    topic: Annotated[str, Field(max_length=300)] = ""
-    partition: Annotated[str, Field(max_length=20)] = ""
-    start: Annotated[str, Field(max_length=100)] = ""
-
-
-@router.get("/backups/{backup}/records")
-def records(
-    request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Annotated[RecordsForm, Query()]
-) -> Response:
-    shown, problem, command = [], "", ""
-    opened = site.cached_backup(backup)
-    if form.topic:
-        try:
-            query = _records_query(form)
-            shown, command = [_row(record) for record in read_records(opened, query, caller)], _cat(backup, query)
-        except (UserError, ValidationError) as error:
-            problem = str(error) if isinstance(error, UserError) else "There is no such topic or partition."
-    return page(request, "records.html", backup=backup, asked=form, records=shown, problem=problem, command=command)
-
-
-def _records_query(form: RecordsForm) -> RecordsQuery:
-    partition = parse_number(form.partition, "partition")
-    return RecordsQuery(topic=form.topic, partition=partition, start=form.start or None, limit=_RECORDS_SHOWN)
-
-
-def _cat(backup: str, query: RecordsQuery) -> str:
-    where = query.topic if query.partition is None else f"{query.topic}/{query.partition}"
-    options = to_arguments({"backup": backup, "from": query.start, "limit": query.limit})
-    return shlex.join(["offsite", "cat", where, *options])
-
-
 def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
     return explain_report(_read(site, report.backup), report) if report.commit else None
 
@@ -289,22 +247,3 @@ def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
 def _read(site: Site, backup: str) -> Backup:
     """Open a backup to show its readable parts: a page names its subject, and the overview reports unreadable parts."""
     return site.cached_backup(backup).for_reading(is_named=True)
-
-
-def _row(record: ShownRecord) -> dict[str, Any]:
-    return {
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-    }
-
-
-def _text(shown: ShownBytes | None) -> str:
-    if shown is None:
-        return "null"
-    text = shown.data if isinstance(shown.data, str) else json.dumps(shown.data, ensure_ascii=False)
-    text = f"base64:{text}" if shown.encoding == "base64" else text
-    name = "" if shown.schema is None else f" ({shown.schema})"
-    return f"{text}{name}" if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters){name}"

@@ -31,10 +31,10 @@ from offsite.jobs.status import JobList, JobReport, read_job, read_jobs
 from offsite.jobs.workers import SECRET
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, JobNotBegun
-from offsite.model.journal import noted
 from offsite.model.plain import plain
 from offsite.model.selection import to_arguments
 from offsite.serve.answers import answer
+from offsite.serve.looks import note_look, offsets_of, places_in
 from offsite.serve.site import ClusterAddress, Site
 from offsite.serve.tokens import Caller
 from offsite.serve.v1.requests import (
@@ -65,10 +65,11 @@ class JobBegun:
 
 def begin(site: Site, request: JobRequest, place: ClusterAddress, *, word: str | None) -> Response:
     """Answer 202 with the id of the requested job. Raises `TooManyJobs`, `RequestRepeated`."""
-    return _accepted(site, begin_job(site, request, place, word=word))
+    return answer_begun(site, begin_job(site, request, place, word=word))
 
 
-def _accepted(site: Site, ticket: JobTicket) -> Response:
+def answer_begun(site: Site, ticket: JobTicket) -> Response:
+    """Answer 202 with the id of a requested job."""
     job_begun = JobBegun(job=ticket.id, href=site.address(f"/api/v1/jobs/{ticket.id}"), is_new=ticket.is_new)
     response = answer(job_begun, HTTPStatus.ACCEPTED)
     response.headers["Location"] = job_begun.href
@@ -100,7 +101,7 @@ def answer_repeated(site: Site, request: JobRequest, *, word: str | None) -> Res
     request may have changed. Raises `RequestRepeated`."""
     if word is None or (job := find_repeated_job(site.repository().store, request, word)) is None:
         return None
-    return _accepted(site, JobTicket(id=job, is_new=False))
+    return answer_begun(site, JobTicket(id=job, is_new=False))
 
 
 def make_job_request(
@@ -136,7 +137,7 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     if report.kind == SEARCH:
         if not caller.records:
             return report.without_records(f"shown with the right to records alone ({caller.rights}+records)")
-        noted("looked", by=caller.name, what=f"search results of job {job}", backup=report.backup)
+        note_look(caller, f"search results of job {job}", report.backup, offsets=offsets_of(places_in(report.result)))
     return report
 
 

@@ -1,5 +1,4 @@
-"""Views: status, backups, restore points, groups, checkpoints and records. From the store alone: Kafka may be gone.
-Records come a few at a time, in order; a search through all records is a job.
+"""Views: status, backups, restore points, groups and checkpoints. From the store alone: Kafka may be gone.
 
 The doctor checks for common problems, from the host and with the settings of the coordinator. No Spark starts here:
 a Spark takes seconds and the memory of a JVM, and a process holds only one. Checks with Spark are skipped, with a
@@ -9,58 +8,38 @@ hint. One examination runs at a time: an examination contacts all brokers, and w
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
 
 from offsite.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
 from offsite.doctor.examine import Examination, examine
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.groups.report import ShownGroups, show_groups
-from offsite.jobs.ask import SEARCH
 from offsite.metastore.status import MetastoreStatusReport
-from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.errors import TooManyJobs
-from offsite.model.journal import noted
-from offsite.model.selection import ALL_GROUPS, to_arguments
-from offsite.model.units import MIB
+from offsite.model.selection import ALL_GROUPS
 from offsite.overview.comparison import SourceComparison
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
 from offsite.overview.declared import DeclaredList, read_declared_status
 from offsite.overview.status import Status
-from offsite.repository.backup import Backup
-from offsite.restore.options import PointWords, parse_point
 from offsite.serve.answers import answer
 from offsite.serve.site import SOURCE, ClusterAddress, Site
-from offsite.serve.tokens import Caller
-from offsite.serve.v1.jobs import JobBegun, begin, make_job_request
 from offsite.serve.v1.requests import (
     PROBLEMS,
     BackupName,
-    Body,
     CheckpointId,
     CommitNumber,
-    IdempotencyKey,
     TheCaller,
     TheSite,
-    check_bounded,
-    sent_words,
 )
-from offsite.table.search import RecordsRequest, cat_records, plan_records
-from offsite.table.shown_record import ShownRecord
 from offsite.upkeep.retention.pins import PinnedPoint, pinned_points
 
 router = APIRouter(responses=PROBLEMS)
 
 Most = Annotated[int, Query(ge=1, le=10_000, description="Maximum number, the newest first.")]
-
-_OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
-_SHOWN_MAX = 4 * MIB
-"""No further record is read after so many characters of keys and values."""
 
 
 @router.get("/status", response_model=Status)
@@ -161,71 +140,3 @@ def make_request(site: Site) -> DoctorRequest:
         write=not site.settings.read_only,
         metastore=site.settings.metastore,
     )
-
-
-class RecordsQuery(Body):
-    """The records to show: of a `topic`, or of its `partition`, from `start` to `end` (an offset, or a time), at most
-    `limit`."""
-
-    topic: Annotated[str, Field(max_length=300)]
-    partition: Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)] | None = None
-    start: Annotated[str, Field(max_length=100)] | None = None
-    end: Annotated[str, Field(max_length=100)] | None = None
-    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
-
-
-_Some = Annotated[str, Field(max_length=1_000)]
-
-
-class SearchBody(Body):
-    """Records of `topic` with this `key`, or with this text in their `value`, from `start` to `end`."""
-
-    topic: _Some
-    key: _Some | None = None
-    value: _Some | None = None
-    start: _Some | None = None
-    end: _Some | None = None
-    limit: Annotated[int, Field(ge=1, le=10_000)] = 100
-
-
-@router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
-def records(site: TheSite, caller: TheCaller, backup: BackupName, query: Annotated[RecordsQuery, Query()]) -> Response:
-    """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`."""
-    return answer(read_records(site.cached_backup(backup), query, caller))
-
-
-@router.post("/backups/{backup}/searches", status_code=202, response_model=JobBegun)
-def search(
-    site: TheSite, caller: TheCaller, backup: BackupName, body: SearchBody, key: IdempotencyKey = None
-) -> Response:
-    """Search a topic for records, as a job."""
-    site.backup(backup)
-    return begin(
-        site, make_job_request(caller, SEARCH, backup, search_command(backup, body)), ClusterAddress(), word=key
-    )
-
-
-def search_command(backup: str, body: SearchBody) -> list[str]:
-    options = {_OPTIONS.get(name, name): value for name, value in sent_words(body).items()}
-    return [SEARCH, *to_arguments({"backup": backup, **options})]
-
-
-def read_records(backup: Backup, query: RecordsQuery, caller: Caller) -> list[ShownRecord]:
-    """Read the first records of the query; fewer if they are large. Before the first read, a journal line records the
-    caller and the query. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
-    topic, partition = query.topic, query.partition
-    check_bounded({"topics": [topic]})
-    words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
-    request = RecordsRequest(point=parse_point(words), start=query.start, end=query.end, limit=query.limit)
-    plan = plan_records(backup, request)
-    noted("looked", by=caller.name, what="records", backup=backup.layout.backup, **query.model_dump())
-    return list(_bounded(cat_records(plan)))
-
-
-def _bounded(records: Iterator[ShownRecord]) -> Iterator[ShownRecord]:
-    size = 0
-    for record in records:
-        yield record
-        size += sum(len(str(part.data)) for part in (record.key, record.value) if part is not None)
-        if size > _SHOWN_MAX:
-            return

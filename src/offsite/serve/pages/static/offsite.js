@@ -26,3 +26,13 @@ if (job && window.EventSource) {
     if (seen.ended_at_ms >= 0 || seen.state === "lost") { events.close(); location.reload(); }
   });
 }
+
+// A command can be copied with a button, where the browser lets a page do so.
+for (const command of navigator.clipboard ? document.querySelectorAll("pre.copied") : []) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "plain";
+  button.textContent = "Copy";
+  button.addEventListener("click", () => navigator.clipboard.writeText(command.textContent).then(() => { button.textContent = "Copied"; }));
+  command.after(button);
+}
