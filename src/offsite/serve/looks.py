@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from offsite.log.range import TopicPartition
 from offsite.model.journal import noted
 from offsite.model.names import is_topic_name
+from offsite.serve.site import Site
 from offsite.serve.tokens import Caller
 
 
-def note_look(caller: Caller, what: str, backup: str, **place: object) -> None:
+def note_look(site: Site, caller: Caller, what: str, backup: str, **place: object) -> None:
     """Write the line, before anything is shown. `place`: topic, partition, offsets, and other words of the request."""
-    noted("looked", by=caller.name, what=what, backup=backup, **place)
+    noted("looked", by=caller.name, what=what, repository=site.settings.name or None, backup=backup, **place)
 
 
 def offsets_of(records: Iterable[tuple[str, int, int]]) -> str:

@@ -61,7 +61,9 @@ class RestoreLookup:
         outcome = get_outcome(self.store, layout)
         partitions = outcome.partitions if outcome else ()
         partition = next((partition for partition in partitions if partition.source == self.source), None)
-        spread = [partition_id for topic in (outcome.repartitioned if outcome else ()) for partition_id, _ in topic.sources]
+        spread = [
+            partition_id for topic in (outcome.repartitioned if outcome else ()) for partition_id, _ in topic.sources
+        ]
         if outcome is not None and partition is None and self.source not in spread:
             return None
         offset: int | None = None

@@ -76,11 +76,11 @@ def records(
 ) -> Response:
     shown: list[ShownRecord] = []
     problem, command = "", ""
-    opened = site.cached_backup(backup)
+    site.backup(backup)
     if form.topic:
         try:
             query = _records_query(form)
-            shown, command = read_records(opened, query, caller), _cat_some(backup, query)
+            shown, command = read_records(site, caller, backup, query), _cat_some(backup, query)
         except (UserError, ValidationError) as error:
             problem = error.message if isinstance(error, UserError) else "There is no such topic or partition."
     return page(

@@ -137,7 +137,9 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     if report.kind == SEARCH:
         if not caller.records:
             return report.without_records(f"shown with the right to records alone ({caller.rights}+records)")
-        note_look(caller, f"search results of job {job}", report.backup, offsets=offsets_of(places_in(report.result)))
+        note_look(
+            site, caller, f"search results of job {job}", report.backup, offsets=offsets_of(places_in(report.result))
+        )
     return report
 
 

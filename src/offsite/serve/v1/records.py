@@ -17,7 +17,6 @@ from offsite.model.errors import BadOption
 from offsite.model.options import IsolationText
 from offsite.model.selection import to_arguments
 from offsite.model.units import MIB
-from offsite.repository.backup import Backup
 from offsite.restore.options import PointWords, parse_point
 from offsite.serve.answers import answer
 from offsite.serve.looks import note_look, offsets_of
@@ -118,7 +117,7 @@ class SearchBody(Body):
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
 def records(site: TheSite, caller: TheCaller, backup: BackupName, query: Annotated[RecordsQuery, Query()]) -> Response:
     """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`."""
-    return answer(read_records(site.cached_backup(backup), query, caller))
+    return answer(read_records(site, caller, backup, query))
 
 
 @router.get(RECORD_PATH, response_model=dict[str, Any])
@@ -137,7 +136,7 @@ def bytes_of_record(site: TheSite, caller: TheCaller, address: TheRecord, part: 
     if data is None:
         why = f"{where} has no record at offset {offset}" if stored is None else f"the {part} is null"
         raise BadOption(why, hint="null has no bytes, not even none")
-    note_look(caller, f"{part} of a record", address.backup, **address.place)
+    note_look(site, caller, f"{part} of a record", address.backup, **address.place)
     disposition = f"attachment; filename={where.topic}-{where.partition}-{offset}.{part}"
     return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
 
@@ -162,20 +161,20 @@ def begin_search(site: Site, caller: Caller, backup: str, body: SearchBody, *, w
     options = {_OPTIONS.get(name, name): value for name, value in words.items()}
     command = [SEARCH, *to_arguments({"backup": backup, "topics": topics, **options})]
     ticket = begin_job(site, make_job_request(caller, SEARCH, backup, command), ClusterAddress(), word=word)
-    note_look(caller, f"search begun as job {ticket.id}", backup, topic=",".join(topics))
+    note_look(site, caller, f"search begun as job {ticket.id}", backup, topic=",".join(topics))
     return ticket
 
 
-def read_records(backup: Backup, query: RecordsQuery, caller: Caller) -> list[ShownRecord]:
+def read_records(site: Site, caller: Caller, backup: str, query: RecordsQuery) -> list[ShownRecord]:
     """Read the first records of the query; fewer if they are large. A journal line tells which were read, before any is
     shown. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
     topic, partition = query.topic, query.partition
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
     request = RecordsRequest(point=parse_point(words), start=query.start, end=query.end, limit=query.limit)
-    shown = list(_bounded(cat_records(plan_records(backup, request))))
+    shown = list(_bounded(cat_records(plan_records(site.cached_backup(backup), request))))
     places = offsets_of((record.topic, record.partition, record.offset) for record in shown)
-    note_look(caller, "records", backup.layout.backup, **query.model_dump(), offsets=places or "none")
+    note_look(site, caller, "records", backup, **query.model_dump(), offsets=places or "none")
     return shown
 
 
@@ -183,7 +182,7 @@ def read_record_noted(site: Site, caller: Caller, address: RecordAddress) -> Fou
     """Read one record, and tell the journal before it is shown. Raises the errors of `find_record_detail`."""
     backup = site.cached_backup(address.backup)
     found_record = find_record_detail(backup, address.partition, address.offset, commit=address.commit)
-    note_look(caller, "record", address.backup, **address.place)
+    note_look(site, caller, "record", address.backup, **address.place)
     return found_record
 
 
