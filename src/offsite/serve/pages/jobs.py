@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse
 
 from offsite.jobs.ask import JobRequest, cancel_job, find_repeated_job
 from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
-from offsite.model.errors import BadOption
 from offsite.model.selection import to_arguments
 from offsite.model.units import format_size
 from offsite.model.untrusted.bounded_json import BadJson, parse_json

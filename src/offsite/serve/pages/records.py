@@ -14,9 +14,9 @@ from starlette.responses import RedirectResponse
 
 from offsite.model.errors import BadOption, UserError
 from offsite.model.names import amount
-from offsite.model.selection import to_arguments
+from offsite.model.selection import split_patterns, to_arguments
 from offsite.serve.pages.jobs import Form
-from offsite.serve.pages.page import ONCE, page, parse_number, split_list
+from offsite.serve.pages.page import ONCE, page, parse_number
 from offsite.serve.pages.shown_text import ShownText, hex_of, size_of, text_of, time_of
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.v1.records import (
@@ -137,7 +137,7 @@ def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> 
     words: dict[str, Any] = {name: text for name in SEARCH_FIELDS if (text := form.get(name, "").strip())}
     words |= {name: [text] for name in ("header", "where") if (text := form.get(name, "").strip())}
     limit = parse_number(form.get("limit", ""), "limit")
-    words |= {"topics": split_list(form.get("topic", "")), **({} if limit is None else {"limit": limit})}
+    words |= {"topics": split_patterns(form.get("topic", "")), **({} if limit is None else {"limit": limit})}
     try:
         body = SearchBody.model_validate(words)
     except ValueError as error:
