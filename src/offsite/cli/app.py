@@ -239,6 +239,7 @@ class _Commands(LazyGroup):
                 LazyCommand("sandbox", "sandbox:app", "Start and stop a real Kafka on this machine."),
                 LazyCommand("serve", "serve:serve", "Serve backups over HTTP: an API, and pages for a browser."),
                 LazyCommand("tokens", "serve:tokens", "Manage tokens: who may do what on a coordinator."),
+                LazyCommand("notify", "notify:app", "Try out who is told by --notify."),
                 LazyCommand("jobs", "jobs:app", "Show the jobs of coordinators, and cancel them."),
                 LazyCommand("operator", "operator:app", "Run backups as declared in a folder of YAML files."),
                 LazyCommand("spark", "spark:app", "Bring offsite to the executors of a Spark cluster."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +29,7 @@ from offsite.notify.teller import Receiver, Teller
 
 if TYPE_CHECKING:
     from offsite.follow.follower import Round
+    from offsite.overview.verdict_changes import VerdictChange, VerdictChanges
 
 LEAVE_S = 25.0
 """Seconds for all that is told, from the signal that ends a command: five before a follower's end, and before that of a
@@ -37,6 +38,17 @@ _HOOK_TIMEOUT_MAX_S = 3600.0
 _KILLED_WITHIN_S = 5.0
 _MESSAGES_S = 60.0
 """Seconds that messages may take at the end of a command, all together."""
+
+
+NotifyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--notify",
+        envvar="OFFSITE_NOTIFY",
+        metavar="FILE",
+        help="A file that says who gets messages (send = a URL of Apprise), and which URLs are pinged (ping).",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +69,7 @@ class NoticeOptions:
         str, typer.Option("--hook-timeout", help="How long a hook may take before it is killed: 1s to 1h.")
     ] = "60s"
 
-    notify: Annotated[
-        Path | None,
-        typer.Option(
-            "--notify",
-            envvar="OFFSITE_NOTIFY",
-            metavar="FILE",
-            help="A file that says who gets messages (send = a URL of Apprise), and which URLs are pinged (ping).",
-        ),
-    ] = None
+    notify: NotifyFile = None
 
     def hooks(self) -> list[Receiver]:
         """Raises `BadOption`."""
@@ -79,17 +83,20 @@ class NoticeOptions:
 
     def messages(self, subject: str) -> list[Receiver]:
         """Raises `BadOption`."""
-        if self.notify is None:
-            return []
-        from offsite.notify.addresses import read_addresses
-        from offsite.notify.memory import ToldMemory
-        from offsite.notify.messenger import Messenger
-        from offsite.notify.ping import Pinger
+        return [] if self.notify is None else messages_of(self.notify, subject)
 
-        addresses = read_addresses(self.notify)
-        pingers: list[Receiver] = [Pinger(address=address) for address in addresses.pings]
-        memory = ToldMemory(f"{self.notify.absolute()} {subject}")
-        return [*pingers, Messenger(addresses=addresses.sends, memory=memory)] if addresses.sends else pingers
+
+def messages_of(file: Path, subject: str) -> list[Receiver]:
+    """Return who gets messages and pings by a file of --notify. `subject`: what they are about. Raises `BadOption`."""
+    from offsite.notify.addresses import read_addresses
+    from offsite.notify.memory import ToldMemory
+    from offsite.notify.messenger import Messenger
+    from offsite.notify.ping import Pinger
+
+    addresses = read_addresses(file)
+    pingers: list[Receiver] = [Pinger(address=address) for address in addresses.pings]
+    memory = ToldMemory(f"{file.absolute()} {subject}")
+    return [*pingers, Messenger(addresses=addresses.sends, memory=memory)] if addresses.sends else pingers
 
 
 class Telling:
@@ -100,6 +107,7 @@ class Telling:
 
         self._clock = SystemClock()
         place = repo if "://" in repo else Path(repo).absolute()
+        self._subject = f"{options.notify and options.notify.absolute()} {place} {backup} {command}"
         hooks, messages = options.hooks(), options.messages(f"{place} {backup} {command}")
         self._hooks_s = sum(receiver.timeout_s for receiver in hooks)
         self._hooks = Teller(hooks, clock=self._clock, name="hooks", ends_first=True)
@@ -144,6 +152,16 @@ class Telling:
     def changes(self) -> FollowChanges:
         """A watch of a run that follows, which tells its changes."""
         return FollowChanges(self._change, clock=self._clock)
+
+    def verdicts(self) -> VerdictChanges:
+        """A watch of the verdict over the repository, which tells its changes."""
+        from offsite.overview.verdict_changes import VerdictChanges
+
+        return VerdictChanges(self._tell_verdict, clock=self._clock, subject=self._subject)
+
+    def _tell_verdict(self, change: VerdictChange) -> None:
+        event = self._event(change.kind, message=change.message, hint=change.hint)
+        self._tell(replace(event, backup=change.backup, details=change.details))
 
     @contextmanager
     def of_command(self) -> Iterator[None]:

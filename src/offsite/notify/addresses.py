@@ -35,6 +35,7 @@ JOBS = {
     "drill": frozenset({"restore drill"}),
     "verify": frozenset({"verify"}),
     "status": frozenset({"status"}),
+    "serve": frozenset({"serve"}),
 }
 """Names in the file, and the commands that each means."""
 

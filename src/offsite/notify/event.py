@@ -39,6 +39,11 @@ class EventKind(StrEnum):
     CAUGHT_UP = "caught_up"
     LOSS = "loss"
     ROUND = "round"
+    NOT_SAFE = "not_safe"
+    SAFE_AGAIN = "safe_again"
+    SOURCE_LOSS = "source_loss"
+    UNREAD = "unread"
+    READ_AGAIN = "read_again"
 
     @property
     def meaning(self) -> str:
@@ -72,12 +77,19 @@ _MEANINGS = {
     EventKind.LEFT_BEHIND: "A run that follows leaves partitions behind that it cannot read.",
     EventKind.CAUGHT_UP: "All partitions are copied again.",
     EventKind.LOSS: "A round of a run that follows found that the source had lost records: holes, or a log cut back.",
-    EventKind.ROUND: "A round of a run that follows succeeded. Only pings learn of it, at most once a minute.",
+    EventKind.ROUND: "A round of a run that follows succeeded, or `serve` found all safe. Only pings learn of it, at "
+    "most once a minute.",
+    EventKind.NOT_SAFE: "`serve` or `status --watch` found that a backup needs attention, or is damaged.",
+    EventKind.SAFE_AGAIN: "The backup is safe again.",
+    EventKind.SOURCE_LOSS: "`serve` found that a source lost topics that the backup has.",
+    EventKind.UNREAD: "A repository that `serve` or `status --watch` shows has not been readable for a minute.",
+    EventKind.READ_AGAIN: "The repository is readable again.",
 }
 FIELD_MEANINGS = {
     "version": "Of this form: 1. Fields may be added without another version.",
     "event": "What happened: see above.",
-    "command": "The command: `backup run`, `backup follow`, `restore run`, `restore drill`, `verify`, `status` …",
+    "command": "The command: `backup run`, `backup follow`, `restore run`, `verify`, `status`, `serve` …",
+    "repository": "Name of the repository among several of a coordinator. Else empty.",
     "backup": "Name of the backup, or of the set of generations. Empty for a command without one.",
     "run": "16 random digits that all events of one process share.",
     "at": "Time of the event.",
@@ -100,9 +112,12 @@ _BAD = frozenset(
         EventKind.OUTAGE,
         EventKind.LEFT_BEHIND,
         EventKind.LOSS,
+        EventKind.NOT_SAFE,
+        EventKind.SOURCE_LOSS,
+        EventKind.UNREAD,
     }
 )
-_RECOVERIES = frozenset({EventKind.OUTAGE_OVER, EventKind.CAUGHT_UP})
+_RECOVERIES = frozenset({EventKind.OUTAGE_OVER, EventKind.CAUGHT_UP, EventKind.SAFE_AGAIN, EventKind.READ_AGAIN})
 
 
 def ending(exit_code: int) -> EventKind:
@@ -114,14 +129,16 @@ def ending(exit_code: int) -> EventKind:
 class Event:
     """One event. `run`: a random id that all events of a process share. `at_ms`, `began_ms`: epoch ms of the event, and
     of the begin of the command (or of the outage). `took_s`: seconds since then. `exit_code`: None before the end.
-    `error`, `message`, `hint`: of the error, or of the result. `details`: the first lines that say why a result is not
-    as it should be. `numbers`: whole numbers of the result, and lengths of its lists, by their names in `-o json`."""
+    `repository`: its name among several. `error`, `message`, `hint`: of the error, or of the result. `details`: the
+    first lines that say why a result is not as it should be. `numbers`: whole numbers of the result, and lengths of its
+    lists, by their names in `-o json`."""
 
     kind: EventKind
     command: str
     run: str
     at_ms: int
     began_ms: int
+    repository: str = ""
     backup: str = ""
     took_s: float | None = None
     exit_code: int | None = None
@@ -137,6 +154,7 @@ class Event:
             "version": VERSION,
             "event": self.kind.value,
             "command": self.command,
+            "repository": _safe(self.repository),
             "backup": _safe(self.backup),
             "run": self.run,
             "at": format_time(self.at_ms),
@@ -167,7 +185,8 @@ class Event:
     @property
     def title(self) -> str:
         """A line for people: what happened to what."""
-        of = f" of {_safe(self.backup)}" if self.backup else ""
+        subject = "/".join(_safe(name) for name in (self.repository, self.backup) if name)
+        of = f" of {subject}" if subject else ""
         return f"offsite: {self.command}{of}: {self.kind.value.replace('_', ' ')}"
 
 

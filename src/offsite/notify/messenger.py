@@ -26,7 +26,13 @@ TIMEOUT_S = 30.0
 _REPORT_S = 3.0
 """Seconds that the process has to say what it knows, before it is killed."""
 _WORDS = "from offsite.notify.send import main; main()"
-_REGULAR = frozenset({EventKind.SUCCEEDED})
+_NEVER_HIDDEN = frozenset(
+    {
+        EventKind.SUCCEEDED,
+        *(EventKind.NOT_SAFE, EventKind.SAFE_AGAIN, EventKind.SOURCE_LOSS, EventKind.UNREAD, EventKind.READ_AGAIN),
+    }
+)
+"""What says something new each time, or is told once by whoever tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,7 @@ class Messenger:
             if last is not None and last.kind.is_bad and _ends_trouble(event):  # the next trouble is another one
                 self.memory.keep(LastTold.of(event))
             return []
-        if last is not None and last.hides(event) and event.kind not in _REGULAR:
+        if last is not None and last.hides(event) and event.kind not in _NEVER_HIDDEN:
             self.memory.keep(replace(last, left_out=last.left_out + 1))
             return []
         began_s = limit.clock.monotonic_s()
@@ -141,6 +147,6 @@ _PROBLEMS = {
 
 
 def _type_of(kind: EventKind) -> str:
-    if kind in {EventKind.PARTIAL, EventKind.LEFT_BEHIND}:
+    if kind in {EventKind.PARTIAL, EventKind.LEFT_BEHIND, EventKind.UNREAD}:
         return "warning"
     return "failure" if kind.is_bad else "success"

@@ -76,6 +76,24 @@ class Tally:
     deliveries: list[Delivery] = field(default_factory=list)
 
 
+def deliver(receiver: Receiver, event: Event, *, clock: Clock, leaving: _Leaving | None = None) -> list[Delivery]:
+    """Deliver `event` in this thread, with lines in the log. Never raises."""
+    began_s = clock.monotonic_s()
+    limit = Limit(clock=clock, until_s=began_s + receiver.timeout_s, leaving=leaving or _Leaving())
+    try:
+        deliveries = receiver.deliver(event, limit)
+    except Exception as error:  # noqa: BLE001  # a mistake of ours here must not end the run that it tells of
+        decided("tell_failed", why=type(error).__name__, trace=safe_trace(error))
+        took_s, problem = clock.monotonic_s() - began_s, type(error).__name__
+        deliveries = [Delivery(to=type(receiver).__name__.lower(), event=event.kind, took_s=took_s, problem=problem)]
+    for delivery in deliveries:
+        if delivery.worked:
+            decided("told", to=delivery.to, what=delivery.event, took_s=delivery.took_s, why="it happened")
+        else:
+            warned("not_told", to=delivery.to, what=delivery.event, took_s=delivery.took_s, why=delivery.problem)
+    return deliveries
+
+
 class Teller:
     """One thread that tells `receivers`, in order. With nobody who wants to know it starts no thread. `ends_first`: the
     end of the command is told before all that waits, because little time may be left."""
@@ -120,26 +138,14 @@ class Teller:
             try:
                 for receiver in self._receivers:
                     if receiver.wants(event):
-                        for delivery in self._delivered(receiver, event):
+                        for delivery in deliver(receiver, event, clock=self._clock, leaving=self._leaving):
                             self._keep(delivery)
             finally:
                 self._events.task_done()
 
-    def _delivered(self, receiver: Receiver, event: Event) -> list[Delivery]:
-        began_s = self._clock.monotonic_s()
-        limit = Limit(clock=self._clock, until_s=began_s + receiver.timeout_s, leaving=self._leaving)
-        try:
-            return receiver.deliver(event, limit)
-        except Exception as error:  # noqa: BLE001  # a mistake of ours here must not end the run that it tells of
-            decided("tell_failed", why=type(error).__name__, trace=safe_trace(error))
-            took_s = self._clock.monotonic_s() - began_s
-            return [Delivery(to=self._name, event=event.kind, took_s=took_s, problem=type(error).__name__)]
-
     def _keep(self, delivery: Delivery) -> None:
         if delivery.worked:
             self.tally.worked += 1
-            decided("told", to=delivery.to, what=delivery.event, took_s=delivery.took_s, why="it happened")
         else:
             self.tally.failed += 1
-            warned("not_told", to=delivery.to, what=delivery.event, took_s=delivery.took_s, why=delivery.problem)
         self.tally.deliveries = [*self.tally.deliveries, delivery][-_KEPT_MAX:]

@@ -58,13 +58,16 @@ class RepositoryWatch:
             failed("repository_look", why=safe_line(error), trace=safe_trace(error), repository=self.site.settings.name)
             return None, "a mistake of offsite; see the log"
 
+    def renew(self) -> None:
+        """Have it read again soon, if what is known is not fresh: somebody looks."""
+        if not self._is_reading and self._clock.monotonic_s() - self._began_s > _RENEWED_S:
+            self._is_wanted.set()
+
     def reading(self) -> RepositoryReading:
         """What is known now, beside the newest look at the source. Waits for nothing."""
         now_s, watch = self._clock.monotonic_s(), self.site.watch
         with self._lock:
             status, read_s, problem = self._status, self._read_s, self._problem or self._late(now_s)
-            if not self._is_reading and now_s - self._began_s > _RENEWED_S:
-                self._is_wanted.set()
         return RepositoryReading(
             name=self.site.settings.name,
             place=self.site.settings.repo,

@@ -81,6 +81,7 @@ def test_a_hook_gets_the_event_as_json_and_in_its_environment(tmp_path: Path) ->
         "version": 1,
         "event": "failed",
         "command": "backup run",
+        "repository": "",
         "backup": "orders",
         "run": "0123456789abcdef",
         "at": "1970-01-01T00:00:01.000Z",
@@ -223,6 +224,11 @@ def test_each_event_has_its_hooks() -> None:
         "left_behind": bad,
         "caught_up": good,
         "loss": bad,
+        "not_safe": bad,
+        "safe_again": good,
+        "source_loss": bad,
+        "unread": bad,
+        "read_again": good,
     }
     assert not any(moment.fits(EventKind.ROUND) for moment in HookMoment)
 

@@ -350,8 +350,9 @@ def test_each_address_gets_what_it_wants() -> None:
 
     bad = ["partial", "failed", "interrupted"]
     changes = ["outage", "outage_over", "left_behind", "caught_up", "loss"]
+    changes += ["not_safe", "safe_again", "source_loss", "unread", "read_again"]
     assert wanted(SendWhen.DEFAULT) == [*bad, *changes]
-    assert wanted(SendWhen.FAILURE) == [*bad, "outage", "left_behind", "loss"]
+    assert wanted(SendWhen.FAILURE) == [*bad, "outage", "left_behind", "loss", "not_safe", "source_loss", "unread"]
     assert wanted(SendWhen.CHANGE) == changes
     assert wanted(SendWhen.DRILL) == []
     assert wanted(SendWhen.DRILL, command="restore drill") == ["succeeded", *bad]

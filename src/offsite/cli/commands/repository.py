@@ -169,7 +169,7 @@ def status(  # the options of the command
             from offsite.cli.commands.status_watch import StatusWatch
             from offsite.model.clock import SystemClock
 
-            StatusWatch(repository, SystemClock()).run()
+            StatusWatch(repository, SystemClock(), news.verdicts() if news.is_heard else None).run()
         report = _read_status(repository, against, kafka_config)
         if html is not None:
             _write_page(repository, report, html)

@@ -25,6 +25,7 @@ from offsite.cli.options import (
     takes,
 )
 from offsite.cli.output import Line, OutputFormat, emit, note
+from offsite.cli.telling import NotifyFile, messages_of
 from offsite.cli.wiring import SparkOptions
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError
@@ -34,8 +35,10 @@ from offsite.model.units import parse_duration_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from offsite.notify.teller import Receiver
     from offsite.serve.gate import Gate, GateRules
     from offsite.serve.oidc.login import OidcLogin
+    from offsite.serve.repository_watch import RepositoryWatch
     from offsite.serve.sessions import Sessions
     from offsite.serve.site import Site, SiteSettings
     from offsite.serve.tokens import Tokens
@@ -103,6 +106,7 @@ class ServeOptions:
     session_idle: Annotated[
         str, typer.Option("--session-idle", help="How long a session of a browser lasts without use.")
     ] = "2h"
+    notify: NotifyFile = None
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False
     backup: OptionalBackup = None
     bootstrap: Bootstrap = None
@@ -153,6 +157,7 @@ def serve(options: ServeOptions, engine: SparkOptions, context: typer.Context) -
     from offsite.serve.browsers import LoginCode
 
     rules, sites = _gate_rules(options), _sites(options, engine, context)
+    receivers = [] if options.notify is None else messages_of(options.notify, "serve")
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
         host = sockets.host if options.host in _LOOPBACKS and not options.tls_cert else options.host  # TLS knows names
@@ -166,7 +171,8 @@ def serve(options: ServeOptions, engine: SparkOptions, context: typer.Context) -
             rules = replace(rules, login_code=code)
         for site in sites:
             _begin_threads(site)
-        run(_app(sites, rules), sockets=sockets, tls=_tls(options))
+        watches = _begin_watches(sites, receivers, options.notify)
+        run(_app(sites, watches, rules), sockets=sockets, tls=_tls(options))
 
 
 def _begin_threads(site: Site) -> None:
@@ -176,17 +182,27 @@ def _begin_threads(site: Site) -> None:
         threading.Thread(target=site.watch.run, name="source", daemon=True).start()
 
 
-def _app(sites: Sequence[Site], rules: GateRules) -> Gate:
-    """Make the application, with a thread for each of several repositories."""
-    from offsite.serve.app import make_app, make_app_of_several
+def _begin_watches(sites: Sequence[Site], receivers: Sequence[Receiver], file: Path | None) -> list[RepositoryWatch]:
+    """Begin to read each repository in a thread of its own, and one that tells: if there are several, or anybody to
+    tell."""
+    from offsite.serve.notifier import Notifier
     from offsite.serve.repository_watch import RepositoryWatch
+
+    watches = [RepositoryWatch(site, SystemClock()) for site in sites if site.settings.name or receivers]
+    for watch in watches:
+        threading.Thread(target=watch.run, name="status", daemon=True).start()
+    if file is not None and receivers:
+        notifier = Notifier(watches, receivers, clock=SystemClock(), subject=str(file.absolute()))
+        threading.Thread(target=notifier.run, name="notifier", daemon=True).start()
+    return watches
+
+
+def _app(sites: Sequence[Site], watches: Sequence[RepositoryWatch], rules: GateRules) -> Gate:
+    from offsite.serve.app import make_app, make_app_of_several
 
     if not sites[0].settings.name:
         return make_app(sites[0], rules)
-    watches = {site.settings.name: RepositoryWatch(site, SystemClock()) for site in sites}
-    for watch in watches.values():
-        threading.Thread(target=watch.run, name="status", daemon=True).start()
-    return make_app_of_several(watches, rules)
+    return make_app_of_several({watch.site.settings.name: watch for watch in watches}, rules)
 
 
 def _tell(line: str) -> None:

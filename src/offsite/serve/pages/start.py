@@ -17,7 +17,10 @@ _LOSSES_SHOWN = 5
 
 
 def _status(request: Request) -> SeveralStatus:
-    return status_of_several(watch.reading() for watch in request.state.watches.values())
+    watches = request.state.watches.values()
+    for watch in watches:
+        watch.renew()
+    return status_of_several(watch.reading() for watch in watches)
 
 
 @router.get("/", include_in_schema=False)
