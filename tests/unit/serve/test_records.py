@@ -42,7 +42,7 @@ def put(site: Site, *records: Record, **options: Any) -> None:
 def test_a_record_has_a_page_and_an_object_of_its_own(client: TestClient) -> None:
     text = shown(client, f"{BASE}/records/orders/0/1")
     assert f'href="{BASE}/records/orders/0/0"' in text
-    assert "The backup has no record after this one." in text
+    assert "the backup has no record after this one" in text
     assert "offsite cat orders/0 --repo=" in text
     assert "--from=1 --to=2" in text
     assert "kcat -C -b source:9092 -t orders -p 0 -o 1 -c 1" in text
@@ -82,7 +82,7 @@ def test_a_transaction_a_marker_and_a_hole_are_told_as_such(client: TestClient, 
     site.source.write("orders", [b"z"] * 3)
     site.source.log(ORDERS).delete_before(7)
     site.back_up()
-    assert "Offsets 5 to 6: the source had lost it before it was copied (retention)" in shown(
+    assert "offsets 5 to 6: lost at the source before the copy (retention)" in shown(
         client, f"{BASE}/records/orders/0/4"
     )
 
@@ -100,6 +100,7 @@ def test_what_strangers_wrote_is_bounded_visible_and_escaped_everywhere(client: 
         for raw in ("<script>alert", "<b>", "<i>", "\x1b", "\u202e", "\x00"):
             assert raw not in text, (path, raw)
         assert len(text.encode()) < 200_000, (path, len(text))
+    assert f"hex:{EVIL.hex()}00" in shown(client, f"{BASE}/records?topic=orders&start=4")
     text = shown(client, f"{BASE}/records/orders/0/2")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m\\u202e" in text
     assert "first part of 93,000 characters" in text

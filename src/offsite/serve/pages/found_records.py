@@ -64,7 +64,7 @@ def _said(result: Mapping[str, object], count: int, *, is_whole: bool) -> str:
     if isinstance(searched, int) and isinstance(total, int):
         far = f" {format_size(searched)} of {format_size(total)} were searched."
     return (
-        f"These are the first {matching}, not all: the search stopped at its limit.{far}"
+        f"{matching}, not all that match: the search stopped at its limit.{far}"
         if far
         else (f"{matching}. The result does not say whether these are all.")
     )

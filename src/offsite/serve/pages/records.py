@@ -43,9 +43,9 @@ _HEADERS_SHOWN, _HEADER_MAX = 30, 200
 SEARCH_FIELDS = ("key", "key_hex", "value", "start", "end")
 OUTCOMES = {
     "committed": "committed",
-    "aborted": "aborted: a consumer of committed records and a restore leave it out",
-    "open": "open: the backup has no end of it yet; a consumer of committed records and a restore leave it out",
-    "unknown": "unknown: its end is among offsets that the source had lost; a restore leaves it out",
+    "aborted": "aborted: a consumer of committed records does not see it",
+    "open": "open: the backup has no end of it; a consumer of committed records does not see it",
+    "unknown": "unknown: its end may be among offsets that the source had lost, so it counts as not committed",
 }
 
 
@@ -228,24 +228,24 @@ def _absent(detail: RecordDetail) -> str:
 
 def _why(passed: PassedOffsets) -> str:
     if passed.why == "hole":
-        return f"the source had lost it before it was copied ({passed.reason})"
+        return f"lost at the source before the copy ({passed.reason})"
     if passed.why == "marker":
         return "the end of a transaction"
-    return "the log has none; compaction removed it, or it was never written"
+    return "without a record: compaction removed it, or it was never written"
 
 
 def _beside(neighbour: Neighbour, side: str) -> tuple[str, ...]:
     """What lies between a record and its neighbour, or why there is none."""
     if neighbour.offset is None:
         if neighbour.looked_to is None:
-            return (f"The backup has no record {side} this one.",)
-        return (f"No record {side} this one up to offset {neighbour.looked_to}; further was not looked.",)
+            return (f"the backup has no record {side} this one",)
+        return (f"no record {side} this one up to offset {neighbour.looked_to}; further was not looked",)
     return tuple(f"{_offsets(passed)}: {_why(passed)}" for passed in neighbour.passed)
 
 
 def _offsets(passed: PassedOffsets) -> str:
     last = passed.end - 1
-    return f"Offset {last}" if passed.start == last else f"Offsets {passed.start} to {last}"
+    return f"offset {last}" if passed.start == last else f"offsets {passed.start} to {last}"
 
 
 def _holding(detail: RecordDetail) -> str:
@@ -261,11 +261,15 @@ def _kcat(site: Site, detail: RecordDetail) -> str:
     source = site.settings.addresses.get(SOURCE)
     brokers = source.bootstrap if source is not None and source.bootstrap else "HOST:PORT"
     words = ["kcat", "-C", "-b", brokers, "-t", detail.topic, "-p", str(detail.partition), "-o", str(detail.offset)]
-    return shlex.join([*words, "-c", "1"])
+    hidden = ["-X", "isolation.level=read_uncommitted"] if _is_hidden(detail) else []
+    return shlex.join([*words, "-c", "1", *hidden])
+
+
+def _is_hidden(detail: RecordDetail) -> bool:
+    return detail.place.transaction not in {"", "committed"}
 
 
 def _cat_one(site: Site, detail: RecordDetail, commit: int | None) -> str:
-    is_hidden = detail.place.transaction not in {"", "committed"}
     options = to_arguments(
         {
             "repo": site.settings.repo,
@@ -273,7 +277,7 @@ def _cat_one(site: Site, detail: RecordDetail, commit: int | None) -> str:
             "from": detail.offset,
             "to": detail.offset + 1,
             "commit": commit,
-            "isolation": "read_uncommitted" if is_hidden else None,
+            "isolation": "read_uncommitted" if _is_hidden(detail) else None,
         }
     )
     return shlex.join(["offsite", "cat", f"{detail.topic}/{detail.partition}", *options])

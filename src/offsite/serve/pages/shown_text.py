@@ -4,6 +4,7 @@ templates escape it, and show characters that are not visible as escapes.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ def text_of(shown: ShownBytes | None, *, most: int, indent: int | None = None) -
         return ShownText(text=NULL, form="no bytes")
     data = shown.data
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent)
-    form = {"text": "text", "json": "JSON", "base64": "bytes, in base64"}.get(shown.encoding, shown.encoding)
+    text = f"hex:{base64.b64decode(text).hex()}" if shown.encoding == "base64" else text
+    form = {"text": "text", "json": "JSON", "base64": "bytes, in hexadecimal digits"}.get(
+        shown.encoding, shown.encoding
+    )
     schema = str(shown.schema or "") or (f"schema id {shown.schema_id}?" if shown.schema_id is not None else "")
     lines = "\n".join(printable(line) for line in text[:most].split("\n"))
     cut = f"{len(text):,} characters" if len(text) > most or len(lines) > most else ""
