@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -120,18 +121,35 @@ def read_job(store: Store, job: str, *, with_result: bool = True) -> JobReport:
     return _report(store, job, display_now_ms(store), with_result=with_result)
 
 
-def read_jobs(store: Store, *, most: int = 50) -> JobList:
-    """Read the newest jobs, at most `most`. A job that vanished meanwhile is left out, a damaged job is reported.
-    Raises the errors of the store."""
-    reports, now_ms = [], display_now_ms(store)
-    for job in list_jobs(store, most=most, now_ms=now_ms):
+def read_jobs(store: Store, *, most: int = 50, shows: Callable[[str], bool] | None = None) -> JobList:
+    """Read the newest jobs, at most `most`. `shows`: whether jobs of a backup are read, among ten times as many. A job
+    that vanished meanwhile is left out, a damaged job is reported. Raises the errors of the store."""
+    reports: list[JobReport] = []
+    now_ms = display_now_ms(store)
+    for job in list_jobs(store, most=most if shows is None else 10 * most, now_ms=now_ms):
+        if len(reports) == most:
+            break
         try:
+            if shows is not None and not shows(_backup_of(store, job)):
+                continue
             reports.append(_report(store, job, now_ms, with_result=False))
         except JobNotFound:
             continue
         except (Damaged, FormatTooNew) as error:
-            reports.append(_unread(job, error))
+            if shows is None:
+                reports.append(_unread(job, error))
     return JobList(jobs=tuple(reports))
+
+
+def _backup_of(store: Store, job: str) -> str:
+    request = JobRecords(store=store, layout=JobLayout(job=job)).read_request()
+    if request is None:
+        raise no_such_job(job)
+    return request.backup
+
+
+def no_such_job(job: str) -> JobNotFound:
+    return JobNotFound(f"there is no job {job}", hint="see them with: offsite jobs list")
 
 
 def _unread(job: str, error: OffsiteError) -> JobReport:
@@ -175,7 +193,7 @@ def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobRep
 def _facts(records: JobRecords, now_ms: int) -> JobFacts:
     request = records.read_request()
     if request is None:
-        raise JobNotFound(f"there is no job {records.layout.job}", hint="see them with: offsite jobs list")
+        raise no_such_job(records.layout.job)
     terms = records.layout.lease(records.store)
     holder = terms.holder(asking=ProcessIdentity.current(), now_ms=now_ms)
     return JobFacts(

@@ -237,6 +237,7 @@ def show(site: TheSite, checkpoint: Id) -> Response:
 @router.delete("/{checkpoint}", status_code=204, response_class=Response)
 def delete(site: TheSite, checkpoint: Id) -> Response:
     """Delete a checkpoint with its restore point; 204 also if it does not exist."""
+    site.scope.check_all_topics("a checkpoint holds all topics", by=site.caller)
     backup, checkpoint_id = _the_backup(site), _number(checkpoint)
     if Checkpoints(backup).report(checkpoint_id).status is not CheckpointStatus.DOES_NOT_EXIST:
         delete_checkpoint(backup, checkpoint_id, participants=site.participants(backup))

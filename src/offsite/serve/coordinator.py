@@ -14,6 +14,7 @@ from offsite.serve.address import Address, base_of, split_path
 from offsite.serve.answers import problem
 from offsite.serve.repository_watch import RepositoryWatch
 from offsite.serve.site import Site
+from offsite.serve.tokens import Caller
 
 REQUESTS_MAX = 32
 """Requests to one repository at once. Each may wait for its store in a thread, and a repository whose store hangs must
@@ -51,7 +52,8 @@ class SeveralRepositories:
         """`state.address`: as the gate found it."""
         to_thread.current_default_thread_limiter().total_tokens = _THREADS + REQUESTS_MAX * len(self._watches)
         address: Address = scope["state"]["address"]
-        if address.repository in self._watches:
+        caller: Caller = scope["state"]["caller"]
+        if address.repository in self._watches and caller.scope.allows_repository(address.repository):
             await self._of_repository(address, scope, receive, send)
         else:
             scope["state"]["watches"] = self._watches

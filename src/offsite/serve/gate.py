@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 
@@ -113,8 +113,15 @@ class GateRules:
     def has_tokens(self) -> bool:
         """Whether the login page asks for a token."""
         return (
-            self.oidc is None or self.login_code is not None or (self.tokens is not None and bool(self.tokens().active))
+            self.oidc is None
+            or self.login_code is not None
+            or (self.tokens is not None and bool(self.present_tokens.active))
         )
+
+    @property
+    def present_tokens(self) -> Tokens:
+        """The valid tokens; none if every caller may do everything."""
+        return self.tokens().at(self.now_s) if self.tokens else Tokens(active=())
 
     @property
     def now_s(self) -> int:
@@ -124,7 +131,7 @@ class GateRules:
         """Return the caller of a session, by present rights; None: what its rights rested on is gone."""
         if session.grant:
             return self.oidc.caller(session) if self.oidc else None
-        tokens = self.tokens() if self.tokens else Tokens(active=())
+        tokens = self.present_tokens
         if not self.sessions.is_tied(session, tokens.hash_of(session.name)):
             return None
         return tokens.find_caller(session.name)
@@ -234,7 +241,7 @@ class Gate:
     def _caller(self, headers: Headers, cookie: str) -> Caller | None:
         if self._guarded.tokens is None:
             return _LOCAL_CALLER
-        tokens = self._guarded.tokens()
+        tokens = self._guarded.present_tokens
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return tokens.authenticate(token.strip())
@@ -357,23 +364,22 @@ def _unknown(scope: Scope) -> RefusedRequest:
 
 def _lacking(caller: Caller, requirement: Requirement) -> RefusedRequest:
     """The refusal of a known caller, which says what the line of the token has to be."""
-    needed = Caller(
-        name=caller.name,
-        role=max(caller.role, requirement.role or caller.role),
-        records=caller.records or requirement.records,
+    needed = replace(
+        caller, role=max(caller.role, requirement.role or caller.role), records=caller.records or requirement.records
     )
     right = f"{'records need' if requirement.records else 'the request needs the role'} {needed.rights}"
     return _refused(
         HTTPStatus.FORBIDDEN,
         f"{caller.name} has no permission for this: {right}",
-        f"{_needed_line(caller.name, needed.rights)} (now: {caller.rights}); ask the administrator of this coordinator",
+        f"{_needed_line(needed)} (now: {caller.rights}{caller.limits}); ask the administrator of this coordinator",
     )
 
 
-def _needed_line(name: str, rights: str) -> str:
-    if name.startswith("oidc:"):
-        return f"the file of --oidc has to give one of your groups: role: {rights}"
-    return f"the token file has to say: {name} {rights} sha256:..., with the hash that is there"
+def _needed_line(caller: Caller) -> str:
+    if caller.name.startswith("oidc:"):
+        return f"the file of --oidc has to give one of your groups: role: {caller.rights}"
+    line = f"{caller.name} {caller.rights}{caller.limits} sha256:..."
+    return f"the token file has to say: {line}, with the hash that is there"
 
 
 def _too_large(most: int) -> RefusedRequest:

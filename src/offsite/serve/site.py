@@ -25,6 +25,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedObject, OffsiteError
 from offsite.overview.backup_history import HistoryReader
 from offsite.overview.comparison import SourceComparison
+from offsite.overview.declared import DeclaredList, read_declared_status
 from offsite.overview.source_look import impatient
 from offsite.overview.source_watch import SourceWatch
 from offsite.overview.status import Status, read_status
@@ -34,6 +35,7 @@ from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.serve.access_scope import NO_LIMIT
 from offsite.serve.address import base_of
 from offsite.stores.open_store import open_store
 from offsite.stores.store import ObjectInfo
@@ -212,6 +214,11 @@ class SiteSettings:
 class Site:
     """The repository and the clusters, opened on first use."""
 
+    scope = NO_LIMIT
+    """What a caller is limited to."""
+    caller = ""
+    """The name of the caller, where there is a limit."""
+
     def __init__(self, settings: SiteSettings, clock: Clock | None = None, *, workers: Workers | None = None) -> None:
         """`workers`: those of the coordinator, which several sites share; None: of its own."""
         self.settings, self.clock = settings, clock or SystemClock()
@@ -254,6 +261,12 @@ class Site:
         """Open a backup. Raises `BackupNotFound`, and the errors of `repository`."""
         return self.repository().backup(name)
 
+    shows_jobs_of: Callable[[str], bool] | None = None
+    """Whether the caller may see jobs of a backup; None: of all."""
+
+    def check_run(self, name: str) -> None:
+        """Return if a run of that backup may begin, also the first."""
+
     def check_records_place(self, place: str) -> str:
         """Return the place of records. Raises `BadOption` for a place outside this coordinator's settings: the
         coordinator would write there."""
@@ -279,6 +292,10 @@ class Site:
         if self.watch is None:
             raise BadOption("this coordinator knows no source", hint="start it with --bootstrap HOST:PORT")
         return self.watch.comparison(backup)
+
+    def declared(self) -> DeclaredList:
+        """Return the status of declared resources. Raises the errors of the store."""
+        return read_declared_status(self.repository().store)
 
     def metastores(self) -> MetastoreStatusReport:
         """Return the status of metastores, some seconds old at most. Raises `BadOption` without a configured folder."""

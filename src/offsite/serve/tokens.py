@@ -13,7 +13,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 from offsite.model.machine import can_others_write
 from offsite.model.untrusted.text import NotUtf8, decode_text
+from offsite.serve.access_scope import NO_LIMIT, AccessScope, parse_scope
 from offsite.serve.address import Address
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -31,8 +33,13 @@ _SEEN = rf"(?:status|repositories|metastores|declared|backups(?:/[^/]+(?:/(?:{_P
 _ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
 _BEGUN = "checkpoints|runs|verifications|drills"
 _RECORDS = "+records"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DAY_S = 24 * 3600
 _PREFIX = "offsite_"
-_HINT = "a line is: NAME ROLE sha256:HEX, where +records may follow ROLE; create one with: offsite tokens add NAME:ROLE"
+_HINT = (
+    "a line is: NAME ROLE[+records] [backups=PATTERN,…] [topics=PATTERN,…] [until=YYYY-MM-DD] sha256:HEX; create one "
+    "with: offsite tokens add NAME:ROLE"
+)
 
 
 class AccessRole(IntEnum):
@@ -103,18 +110,29 @@ def requirement_at(method: str, address: Address | None) -> Requirement:
 _HIGHEST = Requirement(AccessRole.RESTORE, changes=True)
 _NAME = r"(?P<name>[A-Za-z0-9._@-]{1,60})"
 _ROLE = rf"(?P<role>{'|'.join(role.name.lower() for role in AccessRole)})(?P<records>\+records)?"
-_LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
+_LIMITS = r"(?P<limits>(?:\s+(?:backups|topics|until)=\S+)*)"
+_LINE = re.compile(rf"{_NAME}\s+{_ROLE}{_LIMITS}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """The caller of a request, by the name of the token. `records`: the caller may see keys, values and headers of
-    records, and whatever else holds parts of them."""
+    records, and whatever else holds parts of them. `until`: the last day (UTC) of the rights; None: no end."""
 
     name: str
     role: AccessRole
     records: bool = False
+    scope: AccessScope = NO_LIMIT
+    until: date | None = None
+
+    def is_over(self, now_s: int) -> bool:
+        return self.until is not None and now_s >= _end_s(self.until)
+
+    @property
+    def limits(self) -> str:
+        """The limits as in a token file, with a blank in front; empty: none."""
+        return f"{self.scope.text}{'' if self.until is None else f' until={self.until.isoformat()}'}"
 
     @property
     def rights(self) -> str:
@@ -137,6 +155,10 @@ class Tokens:
     """The valid tokens."""
 
     active: tuple[KnownToken, ...]
+
+    def at(self, now_s: int) -> Tokens:
+        """The tokens that have not expired."""
+        return Tokens(active=tuple(token for token in self.active if not token.caller.is_over(now_s)))
 
     def authenticate(self, token: str) -> Caller | None:
         """Return the owner of a token. All tokens are compared, each in constant time."""
@@ -217,7 +239,7 @@ def read_tokens(path: Path) -> Tokens:
     return Tokens(active=tuple(tokens))
 
 
-def new_token(form: str, path: Path) -> str:
+def new_token(form: str, path: Path, *, backups: str = "", topics: str = "", until: str = "") -> str:
     """Return a new token for `NAME:ROLE` or `NAME:ROLE+records`, and append its hash to the file. The token is shown
     only here. Raises `BadOption`."""
     match = _FORM.fullmatch(form)
@@ -225,13 +247,13 @@ def new_token(form: str, path: Path) -> str:
         raise BadOption(
             f"{form[:80]!r} is not NAME:ROLE", hint="write it as alice:read, bob:read+records or admin:restore"
         )
-    caller = _caller(match["name"], match, form)
+    caller = with_limits(_caller(match["name"], match, form), form, backups=backups, topics=topics, until=until)
     if path.exists() and read_tokens(path).find_caller(match["name"]):
         raise BadOption(f"{path} has a token of {match['name']}", hint="delete its line first, or choose a new name")
     token = _PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600)
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"{caller.name} {caller.rights} sha256:{_digest(token)}\n")
+        file.write(f"{caller.name} {caller.rights}{caller.limits} sha256:{_digest(token)}\n")
     return token
 
 
@@ -239,7 +261,32 @@ def _known(line: str, where: str) -> KnownToken:
     match = _LINE.fullmatch(line.strip())
     if match is None:
         raise BadOption(f"{where} is not a token", hint=_HINT)
-    return KnownToken(caller=_caller(match["name"], match, where), sha256=match["hash"])
+    texts = [part.partition("=") for part in match["limits"].split()]
+    limits = {name: text for name, _, text in texts}
+    if len(limits) < len(texts):
+        raise BadOption(f"{where} has a limit twice", hint="put commas between patterns")
+    caller = with_limits(_caller(match["name"], match, where), where, **limits)
+    return KnownToken(caller=caller, sha256=match["hash"])
+
+
+def with_limits(caller: Caller, where: str, *, backups: str = "", topics: str = "", until: str = "") -> Caller:
+    """Return the caller with limits as in a token file. Raises `BadOption`."""
+    scope = parse_scope(backups.split(",") if backups else (), topics.split(",") if topics else (), where)
+    return replace(caller, scope=scope, until=_date(until, where) if until else None)
+
+
+def _date(text: str, where: str) -> date:
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise BadOption(f"{where}: {text[:60]!r} is not a date", hint="write the last day as until=2026-12-31 (UTC)")
+
+
+def _end_s(last_day: date) -> int:
+    """The end of a day, in seconds since the epoch."""
+    return int(datetime(last_day.year, last_day.month, last_day.day, tzinfo=UTC).timestamp()) + _DAY_S
 
 
 def parse_rights(name: str, role: str, where: str) -> Caller:

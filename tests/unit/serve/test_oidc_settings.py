@@ -38,10 +38,10 @@ def test_a_file_says_provider_client_and_rights(tmp_path: Path) -> None:
     assert provider.client_secret is not None
     assert provider.client_secret.reveal() == "s3cret-word"
     assert "s3cret-word" not in repr(settings)
-    rights = settings.rights_of(["others", "admins"])
+    rights = settings.rights_of(["others", "admins"], now_s=0)
     assert rights is not None
     assert (rights.caller.role, rights.caller.records) == (AccessRole.RESTORE, True)
-    assert settings.rights_of(["Admins", ""]) is None
+    assert settings.rights_of(["Admins", ""], now_s=0) is None
 
 
 @pytest.mark.parametrize(

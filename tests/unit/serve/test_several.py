@@ -31,7 +31,7 @@ from offsite.serve.repository_watch import LATE_S, RepositoryWatch
 from offsite.serve.sessions import Sessions
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
-from offsite.serve.tokens import AccessRole, TokenFile, requirement_at
+from offsite.serve.tokens import OWNER, AccessRole, TokenFile, requirement_at
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.unit.serve.conftest import FakedClusters
 from tests.unit.serve.test_gate import routes
@@ -315,7 +315,7 @@ def test_a_repository_whose_requests_hang_leaves_the_others_their_threads() -> N
                 if message["type"] == "http.response.start":
                     statuses.append(message["status"])
 
-            state = {"address": Address(repository=name, path="/")}
+            state = {"address": Address(repository=name, path="/"), "caller": OWNER}
             await several({"type": "http", "path": f"/r/{name}/", "state": state}, asyncio.Queue().get, send)
 
         hanging = [asyncio.create_task(ask("shop")) for _ in range(REQUESTS_MAX)]

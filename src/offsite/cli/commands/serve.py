@@ -229,6 +229,18 @@ def add(
         ),
     ],
     token_file: Annotated[Path, typer.Option("--token-file", help="File to append the token's hash to.")],
+    backups: Annotated[
+        str,
+        typer.Option(
+            "--backups",
+            help="Names or patterns of backups, with commas: other backups are absent for this token. Among several "
+            "repositories REPOSITORY/BACKUP names the repository.",
+        ),
+    ] = "",
+    topics: Annotated[
+        str, typer.Option("--topics", help="Names or patterns of topics: records and restores of others are refused.")
+    ] = "",
+    until: Annotated[str, typer.Option("--until", help="The last day of the token, in UTC, as 2026-12-31.")] = "",
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Create a token, and show it once.
@@ -240,8 +252,9 @@ def add(
     _check_installed()
     from offsite.serve.tokens import new_token
 
+    token = new_token(form, token_file, backups=backups, topics=topics, until=until)
     name, _, role = form.partition(":")
-    emit(NewToken(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
+    emit(NewToken(name=name, role=role, token=token), output=output, render=_render_token)
 
 
 def _check_installed() -> None:

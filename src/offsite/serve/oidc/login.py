@@ -70,6 +70,10 @@ class OidcLogin:
         self._lock = threading.Lock()
         self._provider: Provider | None = None
 
+    @property
+    def _now_s(self) -> int:
+        return self._clock.now_ms() // 1000
+
     def place(self) -> str:
         """The provider for people; empty while the file of settings is invalid."""
         settings = self._settings()
@@ -83,7 +87,7 @@ class OidcLogin:
     def caller(self, session: Session) -> Caller | None:
         """Return the caller of a session of a group, by the present rights of the group."""
         settings = self._settings()
-        rights = settings.rights_by_id(session.grant) if settings is not None else None
+        rights = settings.rights_by_id(session.grant, now_s=self._now_s) if settings is not None else None
         if rights is None or not self._sessions.is_tied(session, rights.tie):
             return None
         return replace(rights.caller, name=session.name)
@@ -91,7 +95,7 @@ class OidcLogin:
     def begin(self) -> BegunLogin:
         """Raises `NoLogin`."""
         provider = self._current()
-        seed, begun_s = secrets.token_urlsafe(_SEED_BYTES), self._clock.now_ms() // 1000
+        seed, begun_s = secrets.token_urlsafe(_SEED_BYTES), self._now_s
         challenge = hashlib.sha256(self._derived("verifier", seed).encode()).digest()
         query = {
             "response_type": "code",
@@ -169,9 +173,8 @@ class OidcLogin:
             client_id=provider.settings.client_id,
             nonce=self._derived("nonce", seed),
         )
-        now_s = self._clock.now_ms() // 1000
         try:
-            return check_id_token(token, find_keys=provider.find_keys, expected=expected, now_s=now_s)
+            return check_id_token(token, find_keys=provider.find_keys, expected=expected, now_s=self._now_s)
         except BadIdToken as error:
             raise NoLogin(
                 HTTPStatus.BAD_GATEWAY,
@@ -182,7 +185,7 @@ class OidcLogin:
         subject, name = str(claims["sub"]), caller_name(claims, provider.settings.name_claim)
         groups = _groups(claims, provider.settings.groups_claim)
         settings = self._settings()
-        rights = settings.rights_of(groups) if settings is not None else None
+        rights = settings.rights_of(groups, now_s=self._now_s) if settings is not None else None
         if rights is None:
             shown = printable(", ".join(groups[:_GROUPS_TOLD])) or "none"
             raise NoLogin(
@@ -200,7 +203,7 @@ class OidcLogin:
         if not _is_same(signature, self._derived("login", text)):
             return None
         seed, _, begun_s = text.partition("|")
-        return seed if self._clock.now_ms() // 1000 - int(begun_s) < LOGIN_LASTS_S else None
+        return seed if self._now_s - int(begun_s) < LOGIN_LASTS_S else None
 
     def _use(self, seed: str) -> bool:
         """Whether the seed was not used before. The oldest of many are forgotten: their codes are used up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from offsite.model.secret import Secret
 from offsite.model.untrusted.strict_yaml import TEXT_MAX_BYTES, BadYaml, YamlDocument, parse_yaml
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.serve.browsers import name_of
-from offsite.serve.tokens import Caller, parse_rights
+from offsite.serve.tokens import Caller, parse_rights, with_limits
 
 HINT = "see docs/how-to/login.md for such a file"
 _SECRET_BYTES_MAX = 4096
@@ -37,6 +37,9 @@ class RightsLine(_Strict):
 
     group: _Text
     role: _Text
+    backups: _Texts | None = None
+    topics: _Texts | None = None
+    until: str = ""
 
 
 class _Document(_Strict):
@@ -87,12 +90,16 @@ class OidcSettings:
     provider: ProviderSettings
     rights: tuple[GroupRights, ...]
 
-    def rights_of(self, groups: Iterable[str]) -> GroupRights | None:
+    def rights_of(self, groups: Iterable[str], *, now_s: int) -> GroupRights | None:
         held = frozenset(groups)
-        return next((rights for rights in self.rights if rights.caller.name in held), None)
+        return next((rights for rights in self._at(now_s) if rights.caller.name in held), None)
 
-    def rights_by_id(self, id: str) -> GroupRights | None:  # noqa: A002  # as in the value
-        return next((rights for rights in self.rights if rights.id == id), None)
+    def rights_by_id(self, id: str, *, now_s: int) -> GroupRights | None:  # noqa: A002  # as in the value
+        return next((rights for rights in self._at(now_s) if rights.id == id), None)
+
+    def _at(self, now_s: int) -> Iterator[GroupRights]:
+        """The lines that have not expired."""
+        return (rights for rights in self.rights if not rights.caller.is_over(now_s))
 
 
 class OidcFile:
@@ -173,7 +180,8 @@ def _bad_document(path: Path, document: YamlDocument, error: ValidationError) ->
         problems.append(f"line {document.line_of(detail['loc'])}: {place}: {said or detail['msg']}")
     keys = ", ".join(_Document.model_fields)
     return BadOption(
-        f"{path}: {'; '.join(problems)}", hint=f"keys are: {keys}; and for each line of rights: group, role"
+        f"{path}: {'; '.join(problems)}",
+        hint=f"keys are: {keys}; and for each line of rights: {', '.join(RightsLine.model_fields)}",
     )
 
 
@@ -249,5 +257,9 @@ def _ca(path: Path, file: str | None) -> str:
 
 def _rights(line: RightsLine, provider: ProviderSettings, path: Path) -> GroupRights:
     tie = hashlib.sha256(f"{provider.issuer}\0{provider.client_id}\0{line.group}".encode()).hexdigest()
-    caller = parse_rights(line.group, line.role, f"{path}, group {line.group[:60]!r}")
+    where = f"{path}, group {line.group[:60]!r}"
+    backups, topics = (",".join(patterns or ()) for patterns in (line.backups, line.topics))
+    caller = with_limits(
+        parse_rights(line.group, line.role, where), where, backups=backups, topics=topics, until=line.until
+    )
     return GroupRights(caller=caller, id=tie[:16], tie=tie)

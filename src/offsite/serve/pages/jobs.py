@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
 from offsite.jobs.ask import JobRequest, cancel_job, find_repeated_job
-from offsite.jobs.status import JobReport, JobState, read_job, read_jobs
+from offsite.jobs.status import JobReport, JobState, read_jobs
 from offsite.model.selection import to_arguments
 from offsite.model.units import format_size
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
@@ -23,7 +23,7 @@ from offsite.serve.pages.found_records import found_records
 from offsite.serve.pages.look import TAGS
 from offsite.serve.pages.page import ONCE, page, parse_number, read_form
 from offsite.serve.site import ClusterAddress, Site
-from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted
+from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted, seen_job
 from offsite.serve.v1.requests import BackupName, TheCaller, TheSite
 
 FIELDS = ("checkpoint", "commit", "at", "topics", "rename", "groups")
@@ -102,7 +102,7 @@ def take(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Re
 
 @router.get("/jobs")
 def jobs(request: Request, site: TheSite) -> Response:
-    return page(request, "jobs.html", found=read_jobs(site.repository().store), tags=TAGS)
+    return page(request, "jobs.html", found=read_jobs(site.repository().store, shows=site.shows_jobs_of), tags=TAGS)
 
 
 @router.get("/jobs/{job}")
@@ -140,9 +140,8 @@ def _rate(progress: JobProgress | None) -> str:
 
 @router.post("/jobs/{job}/cancel")
 def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
-    store = site.repository().store
-    if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
-        cancel_job(store, job, by=caller.name)
+    if seen_job(site, job).ended_at_ms < 0:  # the process of a lost job may only be silent
+        cancel_job(site.repository().store, job, by=caller.name)
     return _to(site, job)
 
 

@@ -16,7 +16,7 @@ from offsite.serve.oidc.provider import NoLogin
 from offsite.serve.pages.jobs import Form
 from offsite.serve.pages.page import page
 from offsite.serve.sessions import COOKIE
-from offsite.serve.tokens import OWNER, Caller, Tokens
+from offsite.serve.tokens import OWNER, Caller
 
 router = APIRouter(include_in_schema=False)
 
@@ -57,7 +57,7 @@ def login(request: Request, form: Form) -> Response:
     word = form.get("token", "").strip()
     if _uses_code(request, word):
         return _begun(request, OWNER, how="code")
-    caller = _tokens_of(request.app.state.guarded).authenticate(word)
+    caller = request.app.state.guarded.present_tokens.authenticate(word)
     if caller is None:
         return _login_page(request, _USED if _has_code(request) else "This token is not valid here.")
     return _begun(request, caller, how="token")
@@ -172,7 +172,7 @@ def _begun(request: Request, caller: Caller, *, how: str) -> Response:
     guarded = request.app.state.guarded
     noted("session", by=caller.name, how=how, **client_of(request.scope))
     answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
-    tie = _tokens_of(guarded).hash_of(caller.name)
+    tie = guarded.present_tokens.hash_of(caller.name)
     _start(
         request,
         answer,
@@ -188,11 +188,6 @@ def _start(request: Request, answer: Response, cookie: str) -> None:
     session = guarded.sessions.read(cookie, now_s=guarded.now_s)
     rest_s = guarded.sessions.rest_s(session, now_s=guarded.now_s)
     answer.headers.append("Set-Cookie", session_header(cookie, rest_s, is_secure=session.is_secure))
-
-
-def _tokens_of(guarded: GateRules) -> Tokens:
-    """The valid tokens: none if every caller may do everything."""
-    return guarded.tokens() if guarded.tokens else Tokens(active=())
 
 
 def _is_encrypted(request: Request) -> bool:

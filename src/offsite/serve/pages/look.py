@@ -21,7 +21,6 @@ from offsite.log.range import TopicPartition
 from offsite.model.names import amount
 from offsite.model.selection import ALL_GROUPS, to_arguments
 from offsite.overview.contents import TopicDetail, show_backup
-from offsite.overview.declared import read_declared_status
 from offsite.overview.status import BackupStatus
 from offsite.overview.status_page import describe_checks, read_glances
 from offsite.overview.time_line import TimeLine, draw_time_line
@@ -171,7 +170,7 @@ def _topics_of_page(matching: Sequence[object], number: int) -> dict[str, Any]:
 
 @router.get("/declared")
 def declared(request: Request, site: TheSite) -> Response:
-    return page(request, "declared.html", found=read_declared_status(site.repository().store))
+    return page(request, "declared.html", found=site.declared())
 
 
 @router.get("/metastores")

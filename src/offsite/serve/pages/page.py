@@ -22,9 +22,8 @@ from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 from offsite.reports.bar_plot import BarPlot
 from offsite.reports.plot import TimePlot
-from offsite.serve.site import Site
 from offsite.serve.tokens import AccessRole, Caller
-from offsite.serve.v1.requests import path_of
+from offsite.serve.v1.requests import path_of, site_of
 
 _FOLDER = Path(__file__).parent
 
@@ -40,7 +39,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
     caller: Caller = request.state.caller
     guarded = request.app.state.guarded
     is_read_only = guarded.read_only or request.state.address.read_only
-    site: Site | None = getattr(request.state, "site", None)
+    site = site_of(request) if hasattr(request.state, "site") else None
     shared = {
         "caller": caller,
         "may": {role.name.lower(): caller.role >= role and not is_read_only for role in AccessRole},

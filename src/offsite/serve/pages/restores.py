@@ -21,7 +21,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from offsite.groups.report import ShownGroup, ShownTopic, show_groups
-from offsite.jobs.status import JobReport, read_job
+from offsite.jobs.status import JobReport
 from offsite.model.errors import BadOption, JobNotFound, OffsiteError, TargetNotEmpty
 from offsite.model.names import is_backup_name
 from offsite.model.selection import ALL_GROUPS, join_patterns
@@ -48,7 +48,7 @@ from offsite.serve.pages.look import read_line
 from offsite.serve.pages.page import page, parse_number, read_form
 from offsite.serve.pages.time_line import drawn, group_view, parse_view
 from offsite.serve.site import SOURCE, Site
-from offsite.serve.v1.jobs import JobId
+from offsite.serve.v1.jobs import JobId, seen_job
 from offsite.serve.v1.requests import BackupName, TheCaller, TheSite, check_bounded, sent_words, site_of
 from offsite.serve.v1.restores import (
     ConfirmableRestore,
@@ -348,7 +348,7 @@ def _groups_of(opened: _Opened, form: RestoreForm) -> tuple[Sequence[tuple[Shown
 @router.get("/jobs/{job}/proof.html")
 def proof(site: TheSite, job: JobId) -> Response:
     """The proof of a restore as one file. Its style is inside, so a browser stores it instead of showing it here."""
-    report = read_job(site.repository().store, job)
+    report = seen_job(site, job)
     if not has_restore_report(report):
         raise JobNotFound(f"job {job} has no proof of a restore", hint="see the page of the job")
     result = cast("dict[str, object]", report.result)

@@ -10,6 +10,7 @@ from offsite.overview.several import SeveralStatus, describe_age, status_of_seve
 from offsite.serve.address import base_of
 from offsite.serve.answers import answer
 from offsite.serve.pages.page import page
+from offsite.serve.scoped_site import scoped_reading
 
 router = APIRouter()
 _PROBLEMS_SHOWN = 3
@@ -17,10 +18,11 @@ _LOSSES_SHOWN = 5
 
 
 def _status(request: Request) -> SeveralStatus:
-    watches = request.state.watches.values()
+    scope, watches = request.state.caller.scope, request.state.watches.values()
     for watch in watches:
         watch.renew()
-    return status_of_several(watch.reading() for watch in watches)
+    readings = (scoped_reading(watch.reading(), scope) for watch in watches)
+    return status_of_several(reading for reading in readings if reading is not None)
 
 
 @router.get("/", include_in_schema=False)

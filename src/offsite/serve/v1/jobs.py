@@ -27,7 +27,7 @@ from offsite.jobs.ask import (
     record_failed_start,
     request_job,
 )
-from offsite.jobs.status import JobList, JobReport, read_job, read_jobs
+from offsite.jobs.status import JobList, JobReport, no_such_job, read_job, read_jobs
 from offsite.jobs.workers import SECRET
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption, JobNotBegun
@@ -121,7 +121,7 @@ Most = Annotated[int, Query(ge=1, le=1_000, description="Maximum number, the new
 @router.get("/jobs", response_model=JobList)
 def jobs(site: TheSite, most: Most = 50) -> Response:
     """The newest jobs, without their results."""
-    return answer(read_jobs(site.repository().store, most=most))
+    return answer(read_jobs(site.repository().store, most=most, shows=site.shows_jobs_of))
 
 
 @router.get("/jobs/{job}", response_model=JobReport)
@@ -130,12 +130,26 @@ def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     return answer(read_job_noted(site, caller, job))
 
 
+def seen_job(site: Site, job: str, *, with_result: bool = True) -> JobReport:
+    """Read a job that the caller may see. Raises `JobNotFound` for another one, and the errors of `read_job`."""
+    report = read_job(site.repository().store, job, with_result=with_result)
+    if site.shows_jobs_of is not None and not site.shows_jobs_of(report.backup):
+        raise no_such_job(job)
+    return report
+
+
+def _is_within(site: Site, report: JobReport) -> bool:
+    """Whether a search read topics that the caller may read."""
+    words = [word.removeprefix("--topics=") for word in report.arguments if word.startswith("--topics=")]
+    return not site.scope.topics or (bool(words) and all(map(site.scope.names_topic, words)))
+
+
 def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     """Read a job. If the job is a search, its words and its result are parts of records: a caller without the right to
     records gets neither, and otherwise the journal records the look."""
-    report = read_job(site.repository().store, job)
+    report = seen_job(site, job)
     if report.kind == SEARCH:
-        if not caller.records:
+        if not caller.records or not _is_within(site, report):
             return report.without_records(f"shown with the right to records alone ({caller.rights}+records)")
         note_look(
             site, caller, f"search results of job {job}", report.backup, offsets=offsets_of(places_in(report.result))
@@ -146,9 +160,8 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
 @router.post("/jobs/{job}/cancel", status_code=202, response_model=JobReport)
 def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     """Cancel a job, like Ctrl-C. Finished work is kept. An ended job does not change."""
-    store = site.repository().store
-    if read_job(store, job).ended_at_ms < 0:  # the process of a lost job may only be silent
-        cancel_job(store, job, by=caller.name)
+    if seen_job(site, job).ended_at_ms < 0:  # the process of a lost job may only be silent
+        cancel_job(site.repository().store, job, by=caller.name)
     return answer(read_job_noted(site, caller, job), HTTPStatus.ACCEPTED)
 
 
@@ -177,7 +190,7 @@ async def _events(request: Request, site: Site, job: str, first: JobReport) -> A
 
 
 def _seen(site: Site, job: str) -> JobReport:
-    return read_job(site.repository().store, job, with_result=False)
+    return seen_job(site, job, with_result=False)
 
 
 @with_words(BackupWords)
@@ -210,7 +223,8 @@ class TakeBody(Body):
 def run(
     site: TheSite, caller: TheCaller, backup: BackupName, body: BackupRunBody, key: IdempotencyKey = None
 ) -> Response:
-    """Copy new records and commit them. The first run of a name creates the backup."""
+    """Copy new records and commit them. The first run of a name creates the backup, for a caller without a limit."""
+    site.check_run(backup)
     command = ["backup", "run", *to_arguments({"backup": backup, **sent_words(body)})]
     return begin(site, make_job_request(caller, "backup", backup, command), site.cluster_address(), word=key)
 

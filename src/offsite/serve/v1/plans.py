@@ -42,6 +42,8 @@ from offsite.upkeep.retention.report import RetentionReport, retention_report
 
 router = APIRouter(responses=PROBLEMS)
 
+_OF_ALL_TOPICS = "a restore point holds all topics"
+
 _Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` from the plan.")]
 
 
@@ -104,6 +106,7 @@ def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response
 @router.post("/backups/{backup}/retention", response_model=RetentionReport)
 def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:
     """Delete the planned restore points, in one commit. A later collection deletes their objects."""
+    site.scope.check_all_topics(_OF_ALL_TOPICS, by=site.caller)
     opened, retention_plan = _retention(site, backup, sent_words(body, but=("now_ms", "confirmation")), body.now_ms)
     check_confirmed(body.confirmation, _value_of(retention_report(retention_plan)))
     check_force(retention_plan, force=False)
@@ -137,6 +140,7 @@ def plan_deletion(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -
 def delete(site: TheSite, backup: BackupName, checkpoint: CheckpointId, confirmation: Confirmation) -> Response:
     """Delete a checkpoint with its restore point, and with Zeebe's data for the checkpoint; its id is never used
     again."""
+    site.scope.check_all_topics(_OF_ALL_TOPICS, by=site.caller)
     opened = site.backup(backup)
     check_confirmed(confirmation, _deletion_of(check_exists(Checkpoints(opened).report(checkpoint))))
     return answer(delete_checkpoint(opened, checkpoint, participants=site.participants(opened)))
@@ -165,6 +169,7 @@ def _value_of(report: RetentionReport) -> str:
 
 def _groups(site: Site, opened: Backup, body: GroupsPlanBody) -> PlannedGroups:
     check_bounded(sent_words(body))
+    site.scope.check_all_topics("groups read several topics", by=site.caller)
     request = GroupsRequest(
         groups=parse_groups(body.groups or ()),
         restore=body.restore,

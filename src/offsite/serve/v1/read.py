@@ -23,7 +23,7 @@ from offsite.model.errors import TooManyJobs
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.comparison import SourceComparison
 from offsite.overview.contents import BackupDetail, BackupList, list_backups, show_backup
-from offsite.overview.declared import DeclaredList, read_declared_status
+from offsite.overview.declared import DeclaredList
 from offsite.overview.status import Status
 from offsite.serve.answers import answer
 from offsite.serve.site import SOURCE, ClusterAddress, Site
@@ -57,7 +57,7 @@ def metastores(site: TheSite) -> Response:
 @router.get("/declared", response_model=DeclaredList)
 def declared(site: TheSite) -> Response:
     """The declared backups with a ledger in the repository: the decisions, and the processes that hold the leases."""
-    return answer(read_declared_status(site.repository().store))
+    return answer(site.declared())
 
 
 @router.get("/backups", response_model=BackupList)
@@ -85,7 +85,7 @@ def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitN
     """The consumer groups of a backup, and their lag. Metadata of offsets only with the right to records: applications
     write any content there."""
     shown = show_groups(site.cached_backup(backup), groups=ALL_GROUPS, commit=commit)
-    return answer(shown if caller.records else shown.without_metadata())
+    return answer(shown if caller.records and not caller.scope.topics else shown.without_metadata())
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
@@ -119,6 +119,7 @@ _examining = threading.Lock()
 def doctor(site: TheSite) -> Response:
     """Run all checks that do not need Spark, like `offsite doctor --no-spark -o json`. Takes seconds, or a
     minute if a server does not answer. A read-only coordinator writes nothing into the store."""
+    site.scope.check_whole("the doctor looks at everything", by=site.caller)
     if not _examining.acquire(blocking=False):
         raise TooManyJobs("a check is already running", hint="wait until it has ended, and send the request again")
     try:

@@ -63,13 +63,15 @@ class RecordAddress:
         return {**self.partition._asdict(), "offsets": self.offset}
 
 
-def _address(
+def _address(  # noqa: PLR0913, PLR0917  # the parts of a path
+    caller: TheCaller,
     backup: BackupName,
     topic: Annotated[str, Path(description="Name of the topic.", max_length=249)],
     partition: Annotated[int, Path(ge=0, lt=MAX_PARTITIONS, description="Number of the partition.")],
     offset: Annotated[int, Path(ge=0, le=MAX_OFFSET, description="Offset of the record.")],
     commit: CommitNumber = None,
 ) -> RecordAddress:
+    caller.scope.check_topics([topic], by=caller.name)
     return RecordAddress(
         backup=backup, partition=TopicPartition(topic=topic, partition=partition), offset=offset, commit=commit
     )
@@ -156,6 +158,7 @@ def begin_search(site: Site, caller: Caller, backup: str, body: SearchBody, *, w
     topics = [*words.pop("topics", ()), *([words.pop("topic")] if "topic" in words else [])]
     if not topics:
         raise BadOption("the search names no topic", hint="give names or patterns in topics")
+    caller.scope.check_words({**words, "topics": topics}, by=caller.name)
     given = {name: words[name] for name in CONDITIONS if name in words}
     parse_match({name: value if isinstance(value, list) else [value] for name, value in given.items()})
     options = {_OPTIONS.get(name, name): value for name, value in words.items()}
@@ -167,8 +170,9 @@ def begin_search(site: Site, caller: Caller, backup: str, body: SearchBody, *, w
 
 def read_records(site: Site, caller: Caller, backup: str, query: RecordsQuery) -> list[ShownRecord]:
     """Read the first records of the query; fewer if they are large. A journal line tells which were read, before any is
-    shown. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
+    shown. Raises `NoSuchTopic`, `BadOption`, `BadName`, `NotAllowed`."""
     topic, partition = query.topic, query.partition
+    caller.scope.check_topics([topic], by=caller.name)
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
     request = RecordsRequest(point=parse_point(words), start=query.start, end=query.end, limit=query.limit)

@@ -27,6 +27,7 @@ from offsite.model.errors import BadOption, PlanChanged
 from offsite.model.options import DeclaredOption, declared_options
 from offsite.model.plain import plain
 from offsite.serve.answers import STATUS_MEANINGS, ProblemAnswer
+from offsite.serve.scoped_site import ScopedSite
 from offsite.serve.site import Site
 from offsite.serve.tokens import Caller
 
@@ -36,9 +37,10 @@ _STARS_MAX = 3
 
 
 def site_of(request: Request) -> Site:
-    """Return the site whose page or object is requested."""
+    """Return the site whose page or object is requested, with as much of it as the caller may see."""
     site: Site = request.state.site
-    return site
+    caller: Caller = request.state.caller
+    return site if not caller.scope.is_limited else ScopedSite(site, caller.scope, caller.name)
 
 
 def path_of(request: Request) -> str:

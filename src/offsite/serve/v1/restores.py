@@ -88,6 +88,7 @@ def run(
 def make_restore_plan(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
     """Make the plan, for any caller. Raises the errors of planning."""
     check_bounded(words)
+    site.scope.check_restore(words, by=site.caller)
     if words.get("records") is not None:
         site.check_records_place(words["records"])
     prepared = prepare_restore(
