@@ -12,6 +12,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import failed, safe_line, safe_trace, warned
 from offsite.model.units import format_duration
 from offsite.overview.comparison import SourceComparison
+from offsite.overview.remembered_sightings import SightingsMemory
 from offsite.overview.source_evidence import Sightings
 from offsite.overview.source_judgement import compare_topics
 from offsite.overview.source_look import look_at_source
@@ -35,6 +36,7 @@ class _Source:
 
     comparison: SourceComparison = field(default_factory=SourceComparison)
     sightings: Sightings = field(default_factory=Sightings)
+    memory: SightingsMemory | None = None
     looked_s: float | None = None
 
 
@@ -50,7 +52,8 @@ class SourceWatch:
         clock: Clock,
         interval_s: float = 0.0,
     ) -> None:
-        """`interval_s`: the pause between two looks; 0 for a single look."""
+        """`interval_s`: the pause between two looks; 0 for a single look. Otherwise what is seen is remembered on this
+        machine, for the next process."""
         self._open_cluster, self._list_backups, self._open_backup = open_cluster, list_backups, open_backup
         self._clock, self._interval_s = clock, interval_s
         self._sources: Mapping[str, _Source] = {}
@@ -95,13 +98,25 @@ class SourceWatch:
             state = backup.readable_state()
             looked_ms = display_now_ms(backup.store)
             look = look_at_source(admin, backup, state, looked_ms=looked_ms)
-            sightings = before.sightings.after(state, look)
+            memory, earlier = self._remembered(before, backup, name, looked_ms)
+            sightings = earlier.after(state, look)
             comparison = SourceComparison.of(compare_topics(state, look, sightings), looked_ms)
         except OffsiteError as error:
             problem = f"{error.id}: {error.message}"
             return replace(before, comparison=replace(before.comparison, problem=problem))
         self._tell(name, before.comparison, comparison)
-        return _Source(comparison=comparison, sightings=sightings, looked_s=looked_s)
+        if memory is not None:
+            memory.keep(sightings, looked_ms)
+        return _Source(comparison=comparison, sightings=sightings, memory=memory, looked_s=looked_s)
+
+    def _remembered(
+        self, before: _Source, backup: Backup, name: str, now_ms: int
+    ) -> tuple[SightingsMemory | None, Sightings]:
+        """Return the sightings before a look, which are those of the last process before the first look."""
+        if before.memory is not None or not self._interval_s:
+            return before.memory, before.sightings
+        memory = SightingsMemory(backup.store.url, name)
+        return memory, memory.recall(now_ms)
 
     @staticmethod
     def _tell(backup: str, before: SourceComparison, now: SourceComparison) -> None:
