@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from offsite.model.units import format_time
@@ -79,6 +79,10 @@ class SourceComparison:
     def alarmed(self) -> tuple[TopicComparison, ...]:
         """The topics with an alarm, which come first."""
         return self.topics[: self.alarms]
+
+    def part(self, most: int | None, skip: int = 0) -> SourceComparison:
+        """The same with `most` topics behind the `skip` worst; None: all. `counts` and `alarms` count all topics."""
+        return replace(self, topics=self.topics[skip : None if most is None else skip + most])
 
 
 def _count_states(topics: Iterable[TopicComparison]) -> dict[str, int]:

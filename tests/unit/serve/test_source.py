@@ -115,6 +115,14 @@ def test_of_many_topics_the_worst_are_shown_and_the_rest_is_a_link(
     )
     many = SourceComparison.of((lost, *fine), 1)
     monkeypatch.setattr(watch, "comparison", lambda _: many)
+    answer = client.get("/api/v1/status?topics=5")
+    (backup,) = answer.json()["backups"]
+    assert backup["source"]["topics"][0]["topic"] == "gone"
+    assert len(answer.content) < 10_000
+    assert (len(backup["source"]["topics"]), backup["source"]["counts"]) == (5, {"gone": 1, "current": MANY})
+    (topic,) = client.get(f"/api/v1{BASE}/source?topics=100&skip={MANY}").json()["topics"]
+    assert topic["topic"] == "t1999"
+    assert len(client.get(f"/api/v1{BASE}/source").json()["topics"]) == MANY + 1
     text = shown(client, "/")
     assert f"All 2,001 topics of {BACKUP}" in text
     assert len(text) < 50_000

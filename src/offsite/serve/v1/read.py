@@ -19,6 +19,7 @@ from offsite.doctor.examine import Examination, examine
 from offsite.doctor.parts import DoctorRequest, Parts
 from offsite.groups.report import ShownGroups, show_groups
 from offsite.metastore.status import MetastoreStatusReport
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import TooManyJobs
 from offsite.model.selection import ALL_GROUPS
 from offsite.overview.comparison import SourceComparison
@@ -39,13 +40,20 @@ from offsite.upkeep.retention.pins import PinnedPoint, pinned_points
 
 router = APIRouter(responses=PROBLEMS)
 
+MostTopics = Annotated[
+    int | None,
+    Query(ge=0, le=100_000, description="Maximum number of topics beside their source, the worst first; default: all."),
+]
+SkippedTopics = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Number of topics to skip, the worst first.")]
 Most = Annotated[int, Query(ge=1, le=10_000, description="Maximum number, the newest first.")]
 
 
 @router.get("/status", response_model=Status)
-def status(site: TheSite) -> Response:
+def status(site: TheSite, topics: MostTopics = None) -> Response:
     """Am I safe? The verdict for each backup, some seconds old at most."""
-    return answer(site.status())
+    status = site.status()
+    parts = {backup.backup: backup.source and backup.source.part(topics) for backup in status.backups}
+    return answer(status.beside(parts.get))
 
 
 @router.get("/metastores", response_model=MetastoreStatusReport)
@@ -74,10 +82,10 @@ def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, point
 
 
 @router.get("/backups/{backup}/source", response_model=SourceComparison)
-def source(site: TheSite, backup: BackupName) -> Response:
+def source(site: TheSite, backup: BackupName, topics: MostTopics = None, skip: SkippedTopics = 0) -> Response:
     """The topics of a backup beside the living source, as of the newest look. Asks no cluster."""
     site.backup(backup)
-    return answer(site.source(backup))
+    return answer(site.source(backup).part(topics, skip))
 
 
 @router.get("/backups/{backup}/groups", response_model=ShownGroups)
