@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 
 FOLDER = os.environ.get("OFFSITE_PICTURES", "")
 BYTES_MAX = 80_000
-_FORMS = tuple(product((1_300, 1_000, 700), (90, 80, 70, 60)))
+_FORMS = tuple(product((1_600, 1_300, 1_000, 700), (90, 80, 70)))
 """Heights in pixels, at most, and qualities: the first ones that give a small file are taken."""
 _PAGES = "pages.json"
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"

@@ -24,12 +24,13 @@ HOSTILE = '<script>document.title="taken over"</script>'
 
 @contextmanager
 def coordinator(
-    repository: Path | str, *options: object, environment: Mapping[str, str] | None = None
+    repository: Path | str | None, *options: object, environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The URL of one that serves it."""
+    """The URL of one that serves it; None: the options name a file of several."""
     words = [] if {"--token-file", "--oidc"} & set(options) else ["--no-token"]
+    words += [] if repository is None else ["--repo", str(repository)]
     process = subprocess.Popen(
-        [str(OFFSITE), "serve", "--repo", str(repository), "--port", "0", *words, *map(str, options)],
+        [str(OFFSITE), "serve", "--port", "0", *words, *map(str, options)],
         env=clean_environment(environment),
         stderr=subprocess.PIPE,
         text=True,

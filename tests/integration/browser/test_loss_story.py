@@ -100,6 +100,7 @@ def is_a_proof_to_send(look_at: LookAt, file: Path, topic: str) -> None:
     expect(look.page.locator("main")).to_contain_text(f"{topic}/0")
     expect(look.page.locator("main")).to_contain_text("blake3:")
     look.check()
+    picture(look.page, "proof-file")
 
 
 def test_a_lost_topic_is_brought_back_by_keyboard_alone(url: str, cluster: Cluster, look_at: LookAt) -> None:

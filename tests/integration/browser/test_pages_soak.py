@@ -22,6 +22,7 @@ PAGES = (
     "/",
     BASE,
     f"{BASE}?page=20",
+    f"{BASE}/over-time",
     f"{BASE}/points",
     f"{BASE}/checkpoints",
     f"{BASE}/checkpoints/{CHECKPOINT}",

@@ -10,12 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
+from offsite.metastore.backup_file import BackupFile
+from offsite.metastore.folder import BackupName, NameForm
+from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.serve.tokens import new_token
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt
 from tests.integration.browser.pictures import FOLDER, picture
-from tests.integration.browser.served import BASE, coordinator
+from tests.integration.browser.served import BASE, coordinator, empty_repository
 from tests.integration.browser.shop_site import shop_site
+from tests.unit.metastore.commands import HEADER, command
+from tests.unit.operator.work.declared import Declared
 
 pytestmark = [pytest.mark.skipif(not FOLDER, reason="make pictures"), pytest.mark.timeout(600)]
 BOTH = {
@@ -87,6 +93,38 @@ def test_the_pictures_of_a_loss(served: str, look_at: LookAt) -> None:
     page.locator("pre").first.wait_for()
     look.check()
     picture(page, "restore-plan")
+
+
+def test_the_picture_of_several_repositories(site: Site, look_at: LookAt, tmp_path: Path) -> None:
+    shop, archive = site.repository.store.url, empty_repository(tmp_path)
+    file = tmp_path / "serve.yaml"
+    file.write_text(
+        f"repositories:\n  shop:\n    repo: {shop}\n    bootstrap: {site.source.address}\n    interval: 2s\n"
+        f"  archive:\n    repo: {archive}\n    read-only: true\n"
+    )
+    with coordinator(None, "--config", file) as url:
+        look = look_at(url, color_scheme="light")
+        while "shipments" not in look.go("/").inner_text("main"):
+            look.page.wait_for_timeout(500)
+        look.check()
+        picture(look.page, "several")
+
+
+def test_the_pictures_of_declared_backups_and_metastores(look_at: LookAt, tmp_path: Path) -> None:
+    repository = empty_repository(tmp_path)
+    declared = Declared(open_folder(repository))
+    declared.start("shop")
+    now_ms = declared.store.now_ms()
+    put_note(declared.store, declared.layout, DeclaredNote(name="shop", at_ms=now_ms, by="operator"))
+    (metastore := tmp_path / "metastore").mkdir(mode=0o700)
+    name = BackupName(topic=HEADER.topic, made_ms=now_ms, form=NameForm.KLIP)
+    with BackupFile.create(metastore, name, HEADER) as file:
+        file.append([command(1), command(2)])
+    with coordinator(repository, "--metastore", metastore) as url:
+        look = look_at(url, color_scheme="light")
+        for page in ("declared", "metastores"):
+            look.go(f"/{page}")
+            picture(look.page, page)
 
 
 def test_the_picture_of_a_login(site: Site, look_at: LookAt, tmp_path: Path) -> None:
