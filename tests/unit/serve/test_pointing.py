@@ -74,7 +74,8 @@ def test_the_form_says_where_groups_would_stand(client: TestClient, site: Site) 
     text = shown(client, FORM)
     assert "bil&lt;b&gt;ing" in text
     assert "records before the end" in text
-    assert "knows of no group" in shown(client, f"{FORM}?topics=orders&commit=1")
+    assert "the plan tells it for the chosen point" in shown(client, f"{FORM}?topics=orders&commit=1")
+    assert "knows of no group" in shown(client, f"{FORM}?topics=none")
 
 
 @pytest.mark.usefixtures("more_topics")
@@ -161,6 +162,8 @@ def test_a_point_is_taken_from_the_line_and_the_line_zooms(client: TestClient, s
         "topics=regex:(a%2B)%2B$",
         "topics=%00",
         "rename=%3Cb%3E",
+        "rename=" + ",".join(f"a*{number}=b*" for number in range(60)),
+        "topics=" + ",".join(f"a{number}*" for number in range(60)),
         "rename=orders%3D*",
         "commit=999",
         "commit=-1",

@@ -45,7 +45,7 @@ from offsite.restore.pace import describe_time, measured_restores
 from offsite.restore.restore_report import restore_page
 from offsite.serve.pages.jobs import begin_and_redirect, has_restore_report, redirect_repeated
 from offsite.serve.pages.look import read_line
-from offsite.serve.pages.page import page, parse_number, read_form
+from offsite.serve.pages.page import page, read_form
 from offsite.serve.pages.time_line import drawn, group_view, parse_view
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.v1.jobs import JobId, seen_job
@@ -60,6 +60,8 @@ from offsite.serve.v1.restores import (
 
 ROWS = 50
 """Topics, and offsets of groups, of one page: each topic has a box and a field, and a form has few fields."""
+PATTERNS_MAX = 50
+_GLOB = frozenset("*?[")
 _COMMAND_MAX = 20_000
 _TICK, _UNTICK, _PAGE, _VIEW = "tick", "untick", "page-", "view-"
 
@@ -123,7 +125,17 @@ class _Opened:
 
     def choice(self, fields: Mapping[str, str]) -> RestoreChoice:
         taken = taken_names(self.source(fields.get("target_before", fields.get("target", SOURCE))))
-        return read_choice(fields, self.topics, taken, check_bounded=check_bounded)
+        return read_choice(fields, self.topics, taken, check_bounded=_check_few)
+
+
+def _check_few(words: Mapping[str, Any]) -> None:
+    """As `check_bounded`, and few: a link is enough to have all topics searched for each pattern."""
+    check_bounded(words)
+    patterns = [part for parts in words.values() for part in parts or () if not _GLOB.isdisjoint(part)]
+    if len(patterns) > PATTERNS_MAX:
+        raise BadOption(
+            f"the form takes {PATTERNS_MAX} patterns, and not {len(patterns):,}", hint="name topics, or tick them"
+        )
 
 
 @router.get("/backups/{backup}/restore")
@@ -333,12 +345,12 @@ def _view_of(act: str, fields: Mapping[str, str]) -> str:
 
 
 def _groups_of(opened: _Opened, form: RestoreForm) -> tuple[Sequence[tuple[ShownGroup, ShownTopic]], int]:
-    """The groups on the chosen topics as of the restore point, and how many rows are left out."""
+    """The groups on the chosen topics as of the newest commit, and how many rows are left out. An earlier state takes a
+    second to read where the backup is large: the plan has its groups."""
     backup = opened.site.cached_backup(opened.backup).for_reading(is_named=True)
     chosen = frozenset(form.chosen)
     try:
-        commit = parse_number(form.choice.commit, "commit")
-        report = show_groups(backup, groups=ALL_GROUPS, commit=commit)
+        report = show_groups(backup, groups=ALL_GROUPS)
     except OffsiteError:  # the plan tells why
         return (), 0
     rows = [(group, topic) for group in report.groups for topic in group.topics if topic.topic in chosen]
