@@ -5,6 +5,7 @@ The file holds no secret: it names the files that do. An error names the key and
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from offsite.checkpoint.options import ZeebeWords, parse_zeebe
 from offsite.engine.settings import SparkChoice
 from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.machine import can_others_write
 from offsite.model.names import suggest_name
 from offsite.model.units import parse_duration_s
 from offsite.model.untrusted.place import parse_place
@@ -68,12 +70,18 @@ def read_config(path: Path, *, spark: SparkChoice, read_only: bool = False) -> d
     """Return the settings of each repository of the file, by name. `read_only`: all are. Raises `BadOption`."""
     try:
         with path.open("rb") as file:
+            is_foreign = can_others_write(os.fstat(file.fileno()))
             text = decode_text(file.read(TEXT_MAX_BYTES + 1))
         documents = parse_yaml(text)
     except OSError as error:
         raise BadOption(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
     except (NotUtf8, BadYaml) as error:
         raise BadOption(f"{path} cannot be used: {error}", hint=_HINT) from None
+    if is_foreign:
+        raise BadOption(
+            f"{path} can be written by other users, who could have credentials sent to a cluster of theirs",
+            hint="become its owner, and: chmod go-w FILE",
+        )
     if len(documents) != 1:
         raise BadOption(f"{path} holds {len(documents)} documents, and must hold one", hint=_HINT)
     reader = _Reader(str(path), documents[0])

@@ -119,6 +119,13 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         read_config(file, spark=SparkChoice())
 
 
+def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "serve.yaml").write_text(SOUND)
+    file.chmod(0o666)
+    with pytest.raises(BadOption, match="can be written by other users"):
+        read_config(file, spark=SparkChoice())
+
+
 def test_the_file_of_the_how_to_can_be_used(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs/how-to/several-repositories.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
