@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from offsite.serve.oidc.login import LOGIN_COOKIE, OidcLogin
 from offsite.serve.oidc.settings import OidcFile
 from offsite.serve.sessions import COOKIE, Sessions
 from offsite.serve.tokens import TokenFile
+from tests.fake_cluster.site import BACKUP
 from tests.oidc_provider import CLIENT, SECRET, OidcProvider, hmac_token, new_key, serving, unsigned_token
 from tests.unit.serve.conftest import Connect
 
@@ -123,6 +125,25 @@ def test_the_request_of_a_login_has_state_nonce_and_a_challenge_of_its_own_each(
         assert len({re.search(rf"{name}=([^&]+)", url).group(1) for url in urls}) == 2  # type: ignore[union-attr]
     assert "code_challenge_method=S256" in urls[0]
     assert f"redirect_uri={PUBLIC.replace(':', '%3A').replace('/', '%2F')}%2Flogin%2Foidc%2Fdone" in urls[0]
+
+
+def test_a_group_has_the_limits_of_its_line_and_its_session_ends_with_them(
+    browser: Browser, provider: OidcProvider, file: Path, clock: Clock
+) -> None:
+    last_day = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).date() + timedelta(days=1)
+    limits = f"role: read, backups: [other*], until: {last_day}"
+    file.write_text(file.read_text().replace("role: read", limits))
+    log_in(browser, provider)
+    assert browser.get("/api/v1/backups").json()["backups"] == []
+    assert browser.get(f"/api/v1/backups/{BACKUP}").status_code == 404
+    login, sessions = OidcLogin(OidcFile(file), Sessions(b"k" * 32), clock), Sessions(b"k" * 32)
+    session = sessions.read(browser.cookies[COOKIE], now_s=clock.now_ms() // 1000)
+    assert session is not None
+    assert login.caller(session) is not None
+    clock.ahead_s = 2 * 24 * 3600
+    assert login.caller(session) is None
+    provider.claims |= {"iat": clock.now_ms() // 1000, "exp": clock.now_ms() // 1000 + 60}
+    assert_refused(browser, log_in(browser, provider), 403, "none of your groups has rights")
 
 
 def test_the_first_line_that_names_a_group_counts(browser: Browser, provider: OidcProvider) -> None:

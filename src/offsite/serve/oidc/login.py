@@ -190,8 +190,8 @@ class OidcLogin:
             shown = printable(", ".join(groups[:_GROUPS_TOLD])) or "none"
             raise NoLogin(
                 HTTPStatus.FORBIDDEN,
-                f"{provider.settings.place} knows you, and none of your groups has rights here. Nobody was logged in. "
-                "Ask the administrator of this coordinator.",
+                f"{provider.settings.place} knows you as {name}, and none of your groups has rights here "
+                f"(groups: {shown}). Nobody was logged in. Ask the administrator of this coordinator.",
                 why=f"no group has rights; groups: {shown}",
                 who=f"{name} sub={printable(subject)}",
             )

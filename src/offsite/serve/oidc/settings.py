@@ -209,6 +209,10 @@ def _public_url(url: str, path: Path) -> str:
     parts = urlsplit(_https(url, "public_url", path))
     if not name_of(f"//{parts.netloc}"):
         raise BadOption(f"{path}: public_url names no host", hint=HINT)
+    if parts.path not in {"", "/"}:
+        raise BadOption(
+            f"{path}: public_url has a path", hint="pages are at the root of a host name: give it one of its own"
+        )
     return url.rstrip("/")
 
 
