@@ -1,7 +1,8 @@
 """The repository that a request means, by its path: `/r/NAME/…`. Found once, before any rule is applied. Pure.
 
 A proxy in front may read a path differently, and may have rules of its own. So a path that has two readings is refused:
-one with an encoded name, with dots as a segment, or with an empty segment.
+one with an encoded name, with dots as a segment, or with an empty segment. Routes take a line break at the end for
+the end, and the rules do not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 """The name of a repository: without characters that have a meaning in an address."""
 _OF_REPOSITORY = re.compile(rf"(?P<base>/r/(?P<name>{NAME.pattern}))(?P<path>/.*)?", re.DOTALL)
-_STRANGE = re.compile(r"//|/\.\.?(?:/|\Z)|[\\\x00]")
+_STRANGE = re.compile(r"//|/\.\.?(?:/|\Z)|[\\\x00]|\n\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from offsite.serve.sessions import COOKIE, Session, Sessions
 from offsite.serve.tokens import SAFE, AccessRole, Caller, Requirement, Tokens, requirement_at
 
 REQUESTS_AT_ONCE = 16
-"""Concurrent requests of one caller, of forty threads in the server. A browser sends six."""
+"""Concurrent requests of one caller to one repository, of forty threads in the server. A browser sends six."""
 REFUSALS_LOGGED_MAX = 20
 """Journal lines about refused requests of one caller in a minute: a full log file is rotated, so a caller with
 unlimited lines could erase the traces of earlier requests."""
@@ -61,7 +61,7 @@ _HOST_HINT = "use a host name given with --allow-host, or 127.0.0.1 from this ma
 
 
 class RequestCounter:
-    """The number of running requests of every caller. Names come from tokens, so they are few."""
+    """The number of running requests of every caller in each repository. Names come from tokens, so they are few."""
 
     def __init__(self) -> None:
         self._under_way: Counter[str] = Counter()
@@ -145,9 +145,10 @@ class RefusedRequest(Exception):  # an answer, not a bug
         self.response = response
 
 
-def _path_alone(scope: Scope) -> Address:
-    """The address where a coordinator has one repository."""
-    return Address(path=scope["path"])
+def _path_alone(scope: Scope) -> Address | None:
+    """The address where a coordinator has one repository. Routes take a line break at the end for the end, and the rules
+    do not: such a path has two readings."""
+    return None if scope["path"].endswith("\n") else Address(path=scope["path"])
 
 
 class Gate:
@@ -178,8 +179,9 @@ class Gate:
 
     async def _let_through(self, scope: Scope, receive: Receive, answer: Send) -> None:
         """Run the request. Raises `RefusedRequest` if too many requests of the caller run."""
-        name = scope["state"]["caller"].name
-        if name and not self._turns.take(name):
+        name, repository = scope["state"]["caller"].name, scope["state"]["address"].repository
+        turns_of = f"{name} in {repository}"  # a repository that hangs takes no turns in the others
+        if name and not self._turns.take(turns_of):
             raise _refused(
                 HTTPStatus.TOO_MANY_REQUESTS, f"{REQUESTS_AT_ONCE} requests of {name} are being answered", _TURN_HINT
             )
@@ -187,7 +189,7 @@ class Gate:
             await self._app(scope, receive, answer)
         finally:
             if name:
-                self._turns.give_back(name)
+                self._turns.give_back(turns_of)
 
     def _tell(self, scope: Scope, requirement: Requirement, status: int) -> None:
         is_refused = status in _REFUSED

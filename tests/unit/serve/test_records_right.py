@@ -37,6 +37,18 @@ def test_no_role_alone_sees_a_record_and_the_refusal_says_what_to_write(
     assert f'{BACKUP}/records"' not in client.get(f"/backups/{BACKUP}").text
 
 
+@pytest.mark.parametrize("path", ["records%0A?topic=orders", "records/orders/0/0%0A", "records/orders/0/0/value%0A"])
+def test_a_line_break_that_routes_leave_out_opens_no_way_to_records(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters, path: str
+) -> None:
+    client = connect(tokens=tokens, token=secrets["restore"])
+    for prefix in ("", "/api/v1"):
+        assert client.get(f"{prefix}/backups/{BACKUP}/{path}").status_code == 400
+    begun = client.post(f"/api/v1/backups/{BACKUP}/searches%0A", json={"topic": "orders", "key": SECRET_TEXT})
+    assert begun.status_code == 400
+    assert coordinator.begun == []
+
+
 def test_a_search_is_begun_by_nobody_who_may_not_see_what_it_finds(
     connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters
 ) -> None:
