@@ -146,8 +146,8 @@ class RefusedRequest(Exception):  # an answer, not a bug
 
 
 def _path_alone(scope: Scope) -> Address | None:
-    """The address where a coordinator has one repository. Routes take a line break at the end for the end, and the rules
-    do not: such a path has two readings."""
+    """The address where a coordinator has one repository; None: routes take a line break at the end for the end, and
+    the rules do not, so such a path has two readings."""
     return None if scope["path"].endswith("\n") else Address(path=scope["path"])
 
 

@@ -226,6 +226,8 @@ class Site:
         self._repository: Repository | None = None
         self._states = StateCache()
         self.histories = HistoryReader()
+        self.examining = threading.Lock()
+        """Held by the only examination of the doctor."""
         self._status = CachedValue(lambda: read_status(self.repository()), self.clock)
         self._metastores = CachedValue(self._read_metastores, self.clock)
         self.watch: SourceWatch | None = self._make_watch()

@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 from offsite.doctor.check import Need
 from offsite.doctor.examine import CHECKS
 from offsite.serve.tokens import TokenFile
-from offsite.serve.v1 import read as doctor
 from tests.unit.serve.conftest import Connect, FakedClusters
 
 PATH = "/api/v1/doctor"
@@ -39,8 +38,8 @@ def test_a_page_of_another_server_cannot_have_it_made(client: TestClient) -> Non
     assert client.get("/api/v1/status", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
 
 
-def test_one_examination_is_made_at_a_time(client: TestClient) -> None:
-    with doctor._examining:
+def test_one_examination_is_made_at_a_time(client: TestClient, coordinator: FakedClusters) -> None:
+    with coordinator.examining:
         assert client.get(PATH).status_code == 429
     assert client.get(PATH).status_code == 200
 

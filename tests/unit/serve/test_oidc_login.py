@@ -287,6 +287,14 @@ def test_the_answer_to_another_browser_logs_in_nobody(browser: Browser, provider
     assert_refused(browser, finish(browser, answer), 400, "begun in another browser")
 
 
+def test_an_answer_that_is_refused_ends_no_login_that_began_since(browser: Browser, provider: OidcProvider) -> None:
+    """In another tab, or by a link on a foreign page."""
+    first = provider.authorize(begin(browser))
+    second = provider.authorize(begin(browser))
+    assert_refused(browser, finish(browser, first), 400, "begun in another browser or window")
+    assert finish(browser, second).status_code == 200
+
+
 def test_an_answer_counts_once(browser: Browser, provider: OidcProvider) -> None:
     answer, login = provider.authorize(begin(browser)), browser.cookies[LOGIN_COOKIE]
     assert finish(browser, answer).status_code == 200

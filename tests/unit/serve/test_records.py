@@ -193,6 +193,7 @@ def _found(offset: object) -> dict[str, object]:
         ({"complete": False, "searched_bytes": 1024, "total_bytes": 4096}, "1.0 KiB of 4.0 KiB were searched"),
         ({}, "does not say whether these are all"),
         ({"complete": "yes", "searched_bytes": []}, "does not say whether these are all"),
+        ({"searched_bytes": 10**400, "total_bytes": -1}, "does not say whether these are all"),
     ],
 )
 def test_the_job_of_a_search_shows_its_records_and_whether_they_are_all(

@@ -26,7 +26,7 @@ from offsite.serve.address import Address, split_path
 from offsite.serve.app import routes_of_repository, routes_over_all
 from offsite.serve.browsers import Hosts
 from offsite.serve.coordinator import REQUESTS_MAX, SeveralRepositories
-from offsite.serve.gate import Gate, GateRules
+from offsite.serve.gate import REQUESTS_AT_ONCE, Gate, GateRules
 from offsite.serve.repository_watch import LATE_S, RepositoryWatch
 from offsite.serve.sessions import Sessions
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
@@ -176,6 +176,7 @@ def test_an_address_without_a_slash_is_the_overview(both: TestClient) -> None:
         ("/r/a//b", None),
         ("/r/a\\..\\b", None),
         ("/r/a/\x00", None),
+        ("/r/a/backups/b/records\n", None),
         ("/R/a/", Address(path="/R/a/")),
     ],
 )
@@ -324,6 +325,41 @@ def test_a_repository_whose_requests_hang_leaves_the_others_their_threads() -> N
         return statuses
 
     assert asyncio.run(course()) == [429, 200, *[200] * REQUESTS_MAX, 200]
+
+
+def test_a_repository_whose_requests_hang_takes_no_turn_of_a_caller_in_the_others() -> None:
+    async def course() -> list[int]:
+        released, statuses = asyncio.Event(), list[int]()
+
+        async def app(scope: Scope, _: Receive, send: Send) -> None:
+            if scope["state"]["address"].repository == "shop":
+                await released.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        rules = GateRules(hosts=Hosts.of(()), sessions=Sessions(b"k" * 32), tokens=None, read_only=False)
+        gate = Gate(app, rules, find=lambda scope: split_path(scope["path"], scope["raw_path"]))
+
+        async def ask(name: str) -> None:
+            async def send(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+
+            async def receive() -> Message:
+                return {"type": "http.request"}
+
+            path = f"/r/{name}/jobs"
+            request = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+            await gate({**request, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
+
+        hanging = [asyncio.create_task(ask("shop")) for _ in range(REQUESTS_AT_ONCE)]
+        await asyncio.sleep(0.01)
+        await ask("shop")
+        await ask("bank")
+        released.set()
+        await asyncio.gather(*hanging)
+        return statuses
+
+    assert asyncio.run(course()) == [429, 200, *[200] * REQUESTS_AT_ONCE]
 
 
 # -- the page over all -------------------------------------------------------------------------------------------------

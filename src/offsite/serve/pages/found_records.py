@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from offsite.jobs.ask import SEARCH
 from offsite.jobs.status import JobReport
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.names import amount
 from offsite.model.units import format_size
 from offsite.serve.looks import place_in
@@ -59,15 +60,19 @@ def _said(result: Mapping[str, object], count: int, *, is_whole: bool) -> str:
     matching = amount(count, "record")
     if is_whole:
         return f"{matching} match. Everything was searched."
-    searched, total = result.get("searched_bytes"), result.get("total_bytes")
+    searched, total = _bytes(result.get("searched_bytes")), _bytes(result.get("total_bytes"))
     far = ""
-    if isinstance(searched, int) and isinstance(total, int):
+    if searched is not None and total is not None:
         far = f" {format_size(searched)} of {format_size(total)} were searched."
     return (
         f"{matching}, not all that match: the search stopped at its limit.{far}"
         if far
         else (f"{matching}. The result does not say whether these are all.")
     )
+
+
+def _bytes(amount_said: object) -> int | None:
+    return amount_said if isinstance(amount_said, int) and 0 <= amount_said <= MAX_OFFSET else None
 
 
 def _row(backup: str, record: object) -> FoundRow | None:

@@ -137,9 +137,7 @@ def _refused(request: Request, error: NoLogin) -> Response:
             **client_of(request.scope),
             then=note or None,
         )
-    answer = _login_page(request, error.message, error.status)
-    answer.delete_cookie(LOGIN_COOKIE, path=_WAY_BACK, httponly=True)
-    return answer
+    return _login_page(request, error.message, error.status)
 
 
 def _login_page(

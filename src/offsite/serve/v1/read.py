@@ -2,12 +2,12 @@
 
 The doctor checks for common problems, from the host and with the settings of the coordinator. No Spark starts here:
 a Spark takes seconds and the memory of a JVM, and a process holds only one. Checks with Spark are skipped, with a
-hint. One examination runs at a time: an examination contacts all brokers, and writes objects into the store.
+hint. One examination of a repository runs at a time: an examination contacts all brokers, and writes objects into the
+store.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Annotated
 
@@ -120,21 +120,18 @@ def explanation(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> 
     return answer(explain_checkpoint(site.cached_backup(backup), checkpoint))
 
 
-_examining = threading.Lock()
-
-
 @router.get("/doctor", response_model=Examination)
 def doctor(site: TheSite) -> Response:
     """Run all checks that do not need Spark, like `offsite doctor --no-spark -o json`. Takes seconds, or a
     minute if a server does not answer. A read-only coordinator writes nothing into the store."""
     site.scope.check_whole("the doctor looks at everything", by=site.caller)
-    if not _examining.acquire(blocking=False):
+    if not site.examining.acquire(blocking=False):
         raise TooManyJobs("a check is already running", hint="wait until it has ended, and send the request again")
     try:
         request = make_request(site)
         return answer(examine(request, parts=Parts(request, make_cluster=site.cluster)))
     finally:
-        _examining.release()
+        site.examining.release()
 
 
 def make_request(site: Site) -> DoctorRequest:
