@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsite.model.errors import OffsiteError
-from offsite.model.journal import noted
+from offsite.model.journal import failed, noted, safe_line, safe_trace
 from offsite.overview.commit_figures import FiguresCache, RecentCommits
 from offsite.overview.comparison import SourceComparison
 from offsite.repository.backup import Backup
@@ -87,3 +87,5 @@ class HistoryReader:
                 self._figures.fill(backup, state, bytes_max=_STEP_BYTES)
             except OffsiteError as error:
                 noted("history_unread", error=error.id, why=error.message, backup=state.backup)
+            except Exception as error:  # noqa: BLE001  # the page shows what is known, and the next one tries again
+                failed("history_unread", why=safe_line(error), trace=safe_trace(error))
