@@ -17,6 +17,8 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, KafkaUnreachable, StoreUnreachable
 from offsite.monitor.view import FollowView, TopicView
 from offsite.monitor.waiting import Waiting
+from offsite.notify.event import EventKind
+from offsite.overview.verdict_changes import VerdictChange, VerdictChanges
 from offsite.repository.local_memory import LetGoMemory
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
@@ -164,6 +166,31 @@ def test_the_status_is_watched_with_growth_and_told_when_the_store_is_away(
     watch.look_again()
     assert watch.frame.lines[0].startswith("not read at ")
     assert watch.frame.lines[1].startswith("SAFE")
+
+
+def test_whoever_watches_the_status_has_its_changes_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path / "repository"))
+    run_once(new_backup(store))
+    changes, clock = list[VerdictChange](), StepClock()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    watched = VerdictChanges(changes.append, clock=clock, subject="file repository")
+    watch = StatusWatch(Repository.open(store), clock, watched)
+    watch.look()
+    assert changes == []
+    for file in (tmp_path / "repository" / "backups" / "b" / "commits").iterdir():
+        file.write_bytes(b"")
+    watch.look_again()
+    assert [(change.kind, change.backup) for change in changes] == [(EventKind.NOT_SAFE, "b")]
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnreachable("no route")
+
+    monkeypatch.setattr("offsite.cli.commands.status_watch.read_status", away)
+    for now_s in (0.0, 61.0):
+        clock.now_s = now_s
+        watch.look_again()
+    assert changes[-1].kind is EventKind.UNREAD
+    assert "OFF-1601: no route" in changes[-1].message
 
 
 def test_the_watched_status_is_printed_once_without_a_terminal_and_writes_no_page(tmp_path: Path) -> None:
