@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from offsite.backup.options import BackupRequest
@@ -18,7 +19,7 @@ from offsite.model.selection import parse_selection
 from offsite.serve.access_scope import AccessScope, parse_scope
 from offsite.serve.tokens import TokenFile, new_token, read_tokens
 from tests.fake_cluster.site import BACKUP, Site
-from tests.unit.serve.conftest import Connect
+from tests.unit.serve.conftest import Connect, _routes
 from tests.unit.serve.test_gate import routes
 from tests.unit.serve.test_pages import HTML, PAGES, word
 from tests.unit.serve.test_several import ConnectAll, bank, clock, connect_all, coordinators, watches
@@ -117,24 +118,41 @@ def test_no_answer_of_any_route_names_a_backup_beyond_the_limit(connect: Connect
     assert [job["id"] for job in client.get("/api/v1/jobs").json()["jobs"]] == [seen]
 
 
+def routes_of_backups() -> list[tuple[str, str]]:
+    """Every method and path below a backup, of pages and API, with its parameters filled: `{backup}` stays."""
+    filled = {"checkpoint": "7", "topic": "orders", "partition": "0", "offset": "0", "part": "key", "step": "plan"}
+    routers = [included.original_router for included in _routes().routes if hasattr(included, "original_router")]
+    return [
+        (
+            method,
+            ("/api/v1" if route.include_in_schema else "")
+            + re.sub(r"\{(?!backup)([^}:]+)[^}]*\}", lambda name: filled[name[1]], route.path),
+        )
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute) and "{backup}" in route.path
+        for method in route.methods
+    ]
+
+
 @pytest.mark.usefixtures("other_backup")
 def test_a_backup_beyond_the_limit_is_answered_like_an_absent_one(connect: Connect, tmp_path: Path) -> None:
     """Also where somebody would begin it, or where a name fits the limit and is absent."""
     client = client_of(connect, tmp_path, **WITHIN)
-    begun = 0
-    for method, path in routes(connect()):
-        if f"/backups/{BACKUP}" in path:
-            refused, absent = (
-                client.request(method, path.replace(BACKUP, name), json={"topic": "a"} if "searches" in path else {})
-                for name in (OTHER, ABSENT)
-            )
-            assert refused.status_code in {400, 404}, f"{method} {path}: {refused.text}"
-            assert (refused.status_code, refused.text.replace(OTHER, ABSENT)) == (absent.status_code, absent.text), path
-            begun += refused.status_code == 404
-    assert begun > 12
-    for path in PAGES:
-        if path.startswith("/backups/"):
-            assert client.get(path.replace(BACKUP, OTHER)).status_code == 404, path
+    form, absent_ones = {"word": word(client, "/jobs"), "topic": "a"}, 0
+    assert len(routes_of_backups()) > 40
+    for method, path in routes_of_backups():
+        body = {"json": {"topic": "a"} if "searches" in path else {}} if "/api/" in path else {"data": form}
+        sent = {} if method in {"GET", "DELETE"} else body
+        refused, absent = (
+            client.request(method, path.replace("{backup}", name), **sent)  # type: ignore[arg-type]
+            for name in (OTHER, ABSENT)
+        )
+        same = (refused.status_code, refused.text.replace(OTHER, ABSENT)) == (absent.status_code, absent.text)
+        assert same, f"{method} {path}: {refused.text}"
+        assert refused.status_code in {303, 400, 404}, f"{method} {path}: {refused.text}"
+        absent_ones += refused.status_code == 404
+    assert absent_ones > 30
 
 
 @pytest.mark.usefixtures("other_backup")
@@ -148,7 +166,10 @@ def test_jobs_of_other_backups_are_neither_seen_nor_followed_nor_cancelled(
         assert client.get(f"/api/v1/jobs/{job}").status_code == (404 if status == 404 else 200)
         assert client.post(f"/api/v1/jobs/{job}/cancel").status_code == status
         assert client.post(f"/jobs/{job}/cancel", data=form).status_code == (404 if status == 404 else 303)
-    assert client.get(f"/api/v1/jobs/{hidden}/events").status_code == 404
+    absent = f"{hidden[:-8]}00000000"
+    for path in ("/api/v1/jobs/{}", "/api/v1/jobs/{}/events", "/jobs/{}", "/jobs/{}/proof.html"):
+        refused, missing = (client.get(path.format(job)) for job in (hidden, absent))
+        assert (refused.status_code, refused.text.replace(hidden, absent)) == (404, missing.text), path
     assert connect().get(f"/api/v1/jobs/{hidden}").json()["cancelled_by"] == ""
 
 
