@@ -20,7 +20,7 @@ from joserfc.jws import JWSRegistry
 from offsite.model.untrusted.bounded_json import STRICT, UNAMBIGUOUS, BadJson, decode_object
 from offsite.model.untrusted.json_object import JsonValue
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 TOKEN_MAX = 128 * 1024
 SKEW_S = 60
 """Seconds that the clocks of the provider and of this machine may differ."""

@@ -21,6 +21,7 @@ from offsite.kafka.net.http_exchange import HttpAnswer, HttpLimits, HttpPeer, pl
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.machine import is_loopback
+from offsite.model.secret import masked
 from offsite.model.units import KIB
 from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, parse_json
 from offsite.model.untrusted.json_object import JsonValue
@@ -38,7 +39,6 @@ KEYS_READ_EACH_S = 30.0
 FAILS_FOR_S = 5.0
 """After a failure the provider is left alone for this time."""
 _CODE_CHARS = 60
-_ASYMMETRIC_HINT = "ask who runs the identity provider"
 
 
 class NoLogin(Exception):  # an answer to a login, not a bug
@@ -189,7 +189,8 @@ class Provider:
         except BadJson:
             fields = {}
         code = fields.get("error") if isinstance(fields, dict) else ""
-        said = f", {printable(code[:_CODE_CHARS])}" if isinstance(code, str) and code else ""
+        secret = [self.settings.client_secret.reveal()] if self.settings.client_secret else []
+        said = f", {printable(masked(code, secret)[:_CODE_CHARS])}" if isinstance(code, str) and code else ""
         message = f"The identity provider {self.settings.place} did not complete this login. Log in again."
         return NoLogin(HTTPStatus.BAD_GATEWAY, message, why=f"{place_of(url)} answers {answer.status}{said}")
 
