@@ -48,6 +48,7 @@ PAGES = (
     f"{BASE}/records/orders/0/99",
     f"{BASE}/retention",
     f"{BASE}/retention?keep_daily=3",
+    f"{BASE}/deleted",
     f"{BASE}/restore",
     "/metastores",
     "/declared",

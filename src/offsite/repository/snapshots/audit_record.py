@@ -30,6 +30,7 @@ _OBJECT_BYTES_MAX = 64 * MIB
 
 POINTS = "points"
 RANGE = "range"
+RECORDS = "records"
 OBJECT = "object"
 GENERATION = "generation"
 FILE = "file"
@@ -123,16 +124,36 @@ def read_audit(
     """The audit lines, ordered by the newest commit at the time of noting. Lines of commit `after` and before, and
     lines behind commit `upto`, are left out. A damaged line is reported, and does not hide other lines."""
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
-    for info in store.list(layout.audit_prefix, start_after=start_after):
-        if not _NAME.fullmatch(info.key.removeprefix(layout.audit_prefix)):
-            continue  # a foreign object
+    for info in _objects(store, layout, start_after):
         if upto is not None and info.key > layout.audit_key(upto, "ffffffff"):
             return
-        if info.size_bytes > _OBJECT_BYTES_MAX:
-            yield UnreadableLine(key=info.key, problem=f"it has {info.size_bytes} bytes")
-            continue
-        for number, data in enumerate((store.get(info.key) or b"").splitlines(keepends=True), start=1):
-            try:
-                yield _LINE.decode(data, key=f"{info.key}:{number}")
-            except (Damaged, FormatTooNew) as error:
-                yield UnreadableLine(key=f"{info.key}:{number}", problem=error.message)
+        yield from _lines(store, info)
+
+
+def read_newest_audit(
+    store: AuditStore, layout: AuditLayout, *, most: int
+) -> tuple[list[AuditLine | UnreadableLine], bool]:
+    """The lines of the newest objects that hold `most` lines together, or of all objects, and whether there are older
+    ones. In the order of `read_audit`."""
+    objects, lines = list(_objects(store, layout)), list[AuditLine | UnreadableLine]()
+    while objects and len(lines) < most:
+        lines[:0] = _lines(store, objects.pop())
+    return lines, bool(objects)
+
+
+def _objects(store: AuditStore, layout: AuditLayout, start_after: str = "") -> Iterator[AuditObject]:
+    """The objects of audit lines; foreign objects are left out."""
+    for info in store.list(layout.audit_prefix, start_after=start_after):
+        if _NAME.fullmatch(info.key.removeprefix(layout.audit_prefix)):
+            yield info
+
+
+def _lines(store: AuditStore, info: AuditObject) -> Iterator[AuditLine | UnreadableLine]:
+    if info.size_bytes > _OBJECT_BYTES_MAX:
+        yield UnreadableLine(key=info.key, problem=f"it has {info.size_bytes} bytes")
+        return
+    for number, data in enumerate((store.get(info.key) or b"").splitlines(keepends=True), start=1):
+        try:
+            yield _LINE.decode(data, key=f"{info.key}:{number}")
+        except (Damaged, FormatTooNew) as error:
+            yield UnreadableLine(key=f"{info.key}:{number}", problem=error.message)

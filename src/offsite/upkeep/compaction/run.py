@@ -20,7 +20,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import CommitChanges, CompactedRange
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.segments.segment import Segment
-from offsite.repository.snapshots.audit_record import Deletion
+from offsite.repository.snapshots.audit_record import RECORDS, Deletion
 from offsite.repository.state import BackupState
 from offsite.upkeep.compaction.latest import count_buckets, find_latest, report_unreadable, send_latest
 from offsite.upkeep.compaction.plan import CompactionPlan, is_unchanged, put_stretches
@@ -32,8 +32,7 @@ JOB_BYTES = 64 * GIB
 """Raw bytes of one job and one commit, about: the most work lost by a crash."""
 COMMIT_ATTEMPTS = 20
 BY = "compaction"
-RECORDS = "records"
-"""The kind of deletion in the audit: some records of a range."""
+"""The kind of work named in audit lines."""
 _WORTH = 0.95
 """A result above this ratio of the old size is discarded: rewriting would gain nothing."""
 

@@ -144,7 +144,7 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
 
 def audit_reports(backup: Backup, *, after: int = -1) -> Iterator[AuditReport]:
     """The audit lines after commit `after`, each with its state, according to the commits and the store."""
-    outcomes = _Outcomes(backup)
+    outcomes = Outcomes(backup)
     for line in read_audit(backup.store, backup.layout, after=after):
         if isinstance(line, UnreadableLine):
             yield AuditReport(what=line.key, problem=line.problem)
@@ -168,7 +168,7 @@ def _report(line: AuditLine, state: str) -> AuditReport:
 
 
 @dataclass(slots=True)
-class _Outcomes:
+class Outcomes:
     """The outcomes of noted deletions."""
 
     backup: Backup
