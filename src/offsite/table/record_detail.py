@@ -1,13 +1,13 @@
 """All that a backup knows of one record: the record decoded, its place in the log, the restore points that hold it, and
 where restores of this backup have put it.
 
-What needs time in proportion to the backup is bounded, and says so: commits are read back from the newest one until the
-one that brought the record is found, and the newest restores are looked up.
+What needs time in proportion to the backup is bounded, and says so: a few commits are read back from the newest one
+until the one that brought the record is found, more of them only when somebody asks; the newest restores are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,6 +23,7 @@ from offsite.points.held_schemas import held_schemas
 from offsite.points.point_in_time import PartitionChain, PointInTime, select_chains
 from offsite.points.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
+from offsite.repository.commit import StoredCommit
 from offsite.repository.coverage import find_range_origins
 from offsite.repository.heads import check_to_read
 from offsite.repository.restores.record import restore_names
@@ -32,11 +33,13 @@ from offsite.table.restored_record import RestoredRecord, RestoreLookup
 from offsite.table.scan import MatchingRecord
 from offsite.table.shown_record import ShownRecord, show_record
 
-COMMITS_READ = 256
-"""Commits read back for the one that brought a record."""
+COMMITS_READ, SEGMENTS_READ = 8, 2_000
+"""Commits read back for the one that brought a record, and the segments in them after which no further one is read."""
+COMMITS_READ_DEEP, SEGMENTS_READ_DEEP = 4_096, 100_000
 RESTORES_READ = 10
 _DECODED_MAX = 256 * KIB
-"""Bytes of a key, a value or the headers that are decoded."""
+"""Bytes of key, value and headers that are decoded, with `_HEADER_BYTES` for each header: an empty one costs time."""
+_HEADER_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +81,11 @@ class FoundRecord:
 
 
 def find_record_detail(
-    backup: Backup, partition: TopicPartition, offset: int, *, commit: int | None = None
+    backup: Backup, partition: TopicPartition, offset: int, *, commit: int | None = None, deep: bool = False
 ) -> FoundRecord:
-    """What the backup knows of the record at `offset`, as of the newest commit or of `commit`; of any isolation. Raises
-    `NoSuchTopic`, `BadName`, `BadOption`, `NoSuchRestorePoint`, `DamagedObject`, and the errors of the store."""
+    """What the backup knows of the record at `offset`, as of the newest commit or of `commit`; of any isolation.
+    `deep`: read many commits back for the restore points. Raises `NoSuchTopic`, `BadName`, `BadOption`,
+    `NoSuchRestorePoint`, `DamagedObject`, and the errors of the store."""
     backup = backup.for_reading(is_named=commit is not None)
     point, chain, (place, stored) = _read(backup, partition, offset, commit)
     is_large = stored is not None and _size_bytes(stored) > _DECODED_MAX
@@ -95,7 +99,7 @@ def find_record_detail(
         place=place,
         record=None if stored is None or is_large else _shown(backup, chain.source, stored),
         is_large=is_large,
-        points=None if stored is None else _holding(backup, point, chain.source, offset),
+        points=None if stored is None else _holding(backup, point, chain.source, offset, deep=deep),
         restores=_restored(backup, names[:RESTORES_READ], chain.source, stored, place),
         more_restores=max(0, len(names) - RESTORES_READ),
     )
@@ -133,7 +137,7 @@ def _read(
 
 
 def _size_bytes(record: Record) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
@@ -142,13 +146,17 @@ def _shown(backup: Backup, source: PartitionId, record: Record) -> ShownRecord:
     return show_record(MatchingRecord(partition=source, record=record), framed)
 
 
-def _holding(backup: Backup, point: PointInTime, source: PartitionId, offset: int) -> HoldingPoints:
+def _holding(backup: Backup, point: PointInTime, source: PartitionId, offset: int, *, deep: bool) -> HoldingPoints:
     """The points from the commit that brought the record on. Without that commit among those read, the record was there
     before all of them."""
     newest, span = point.commit, (offset, offset + 1)
-    commits = islice(backup.log.read_down(upto=newest.seq), COMMITS_READ)
-    origins = find_range_origins(commits, source, span=span, held_spans=[span])
-    since = max(1, newest.seq - COMMITS_READ + 1) if origins is None else origins.oldest
+    if deep:
+        commits = _some(backup.log.read_down(upto=newest.seq), COMMITS_READ_DEEP, SEGMENTS_READ_DEEP)
+    else:
+        commits = _some(backup.log.read_back(upto=newest.seq), COMMITS_READ, SEGMENTS_READ)
+    read: list[int] = []
+    origins = find_range_origins(_noting(commits, read), source, span=span, held_spans=[span])
+    since = min(read, default=newest.seq) if origins is None else origins.oldest
     before = newest.history.upto(since - 1)
     first = newest.history[len(before)] if len(before) < len(newest.history) else None
     return HoldingPoints(
@@ -158,6 +166,21 @@ def _holding(backup: Backup, point: PointInTime, source: PartitionId, offset: in
         count=len(newest.history) - len(before),
         is_open=origins is None,
     )
+
+
+def _some(commits: Iterator[StoredCommit], most: int, segments: int) -> Iterator[StoredCommit]:
+    """The first `most` commits, none after one that reaches `segments` segments in all."""
+    for stored in islice(commits, most):
+        yield stored
+        segments -= len(stored.commit.changes.segments)
+        if segments <= 0:
+            return
+
+
+def _noting(commits: Iterator[StoredCommit], read: list[int]) -> Iterator[StoredCommit]:
+    for stored in commits:
+        read.append(stored.commit.seq)
+        yield stored
 
 
 def _restored(

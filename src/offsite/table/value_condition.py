@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
+from offsite.model.untrusted.nesting import nests_too_deep
 
 _OPERATOR = re.compile(r"!=|<=|>=|=|<|>")
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -32,6 +33,8 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _HINT = "write it as /customer/id=42, /total>=100 or /email, by RFC 6901; ~1 means / and ~0 means ~"
 _MISSING = object()
+_MAX_DEPTH = 100
+"""Deeper values are not decoded either (`shown_bytes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +78,10 @@ def parse_condition(text: str) -> ValueCondition:
 def _literals(text: str) -> tuple[object, ...]:
     """The JSON value that `text` is; empty: it is none."""
     try:
-        return (parse_json(text.encode("utf-8", "replace"), decoder=STRICT),)
+        value = parse_json(text.encode("utf-8", "replace"), decoder=STRICT)
     except BadJson:
         return ()
+    return () if nests_too_deep(value, most=_MAX_DEPTH) else (value,)
 
 
 def _parse_pointer(pointer: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from offsite.log.records.record import Record
 from offsite.repository.job import JobEnd, JobLayout
 from offsite.repository.job_records import JobRecords
 from offsite.serve.tokens import TokenFile
+from offsite.table.record_detail import COMMITS_READ
 from tests.fake_cluster.site import BACKUP, Site
 from tests.tables import commit_batches
 from tests.unit.serve.conftest import Connect, FakedClusters
@@ -60,6 +61,19 @@ def test_the_list_leads_to_each_record_and_on(client: TestClient, site: Site) ->
     (following,) = re.findall(r'href="\?(topic=orders[^"]*start=50[^"]*)"', text)
     assert text.count("<td>") > shown(client, f"{BASE}/records?{following.replace('&amp;', '&')}").count("<td>")
     assert "No records there." in shown(client, f"{BASE}/records?topic=orders&start=5&end=5")
+
+
+def test_a_page_reads_few_commits_and_more_when_it_is_asked_to(client: TestClient, site: Site) -> None:
+    for _ in range(COMMITS_READ):
+        site.source.write("orders", [b"v"])
+        site.back_up()
+    text = shown(client, f"{BASE}/records/orders/0/0?commit={COMMITS_READ + 1}")
+    assert "8 restore points, from commit 2" in text
+    assert "earlier ones may, too" in text
+    (query,) = re.findall(r'href="\?(deep=[^"]*)"', text)
+    text = shown(client, f"{BASE}/records/orders/0/0?{query.replace('&amp;', '&')}")
+    assert "9 restore points, from commit 1" in text
+    assert "deep=" not in text
 
 
 @pytest.mark.parametrize(

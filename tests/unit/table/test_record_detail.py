@@ -13,6 +13,8 @@ from offsite.table import record_detail
 from offsite.table.record_detail import FoundRecord, find_record_detail
 from tests.fake_cluster.site import Site, open_site
 
+ORDERS = TopicPartition(topic="orders", partition=0)
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
@@ -52,6 +54,13 @@ def test_where_no_read_commit_brought_the_record_earlier_points_may_hold_it_too(
     held = detail_of(site, 0).detail.points
     assert held is not None
     assert (held.since, held.upto, held.count, held.is_open) == (3, 4, 2, True)
+    monkeypatch.setattr(record_detail, "SEGMENTS_READ", 1)
+    held = detail_of(site, 0).detail.points
+    assert held is not None
+    assert (held.since, held.is_open) == (4, True)
+    held = find_record_detail(site.backup, ORDERS, 0, deep=True).detail.points
+    assert held is not None
+    assert (held.since, held.count, held.is_open) == (1, 4, False)
 
 
 def test_restores_tell_where_they_put_the_record(site: Site) -> None:

@@ -95,6 +95,11 @@ _JSON = st.recursive(
 )
 
 
+def test_a_value_that_nests_deep_reaches_a_worker() -> None:
+    condition = parse_condition(f"/a={'[' * 900}{']' * 900}")
+    assert not pickle.loads(pickle.dumps(condition)).matches({"a": []})  # as it reaches a worker
+
+
 @examples(100)
 @given(st.text(), _JSON)
 def test_no_text_and_no_value_end_in_an_error_of_python(text: str, value: Any) -> None:

@@ -21,6 +21,7 @@ from offsite.serve.pages.shown_text import ShownText, hex_of, size_of, text_of, 
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.v1.records import (
     RECORD_PATH,
+    RecordAddress,
     RecordsQuery,
     SearchBody,
     TheRecord,
@@ -165,6 +166,7 @@ def record(request: Request, site: TheSite, caller: TheCaller, address: TheRecor
         previous=_beside(detail.place.previous, "before"),
         following=_beside(detail.place.next, "after"),
         holding=_holding(detail),
+        deeper=_deeper(address, detail),
         kcat=_kcat(site, detail),
         cat=_cat_one(site, detail, address.commit),
     )
@@ -255,6 +257,13 @@ def _holding(detail: RecordDetail) -> str:
     since = f"commit {points.since} ({time_of(points.since_ms)})"
     span = f"{amount(points.count, 'restore point')}, from {since} to commit {points.upto}"
     return f"{span}; earlier ones may, too: their commits were not read" if points.is_open else span
+
+
+def _deeper(address: RecordAddress, detail: RecordDetail) -> str:
+    """The query that reads more commits back; empty: it would tell nothing new."""
+    if address.deep or detail.points is None or not detail.points.is_open:
+        return ""
+    return urlencode({"deep": "true", **({} if address.commit is None else {"commit": address.commit})})
 
 
 def _kcat(site: Site, detail: RecordDetail) -> str:

@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.model.units import format_size, format_time
+from offsite.model.names import amount
+from offsite.model.units import format_time
 from offsite.model.untrusted.text import printable
 from offsite.schemas.shown_bytes import ShownBytes
 
@@ -17,6 +18,7 @@ HEX_MAX = 4_096
 """Bytes that are shown one by one."""
 _ROW = 16
 NULL = "null"
+_FORMS = {"text": "text", "json": "JSON", "base64": "bytes, in hexadecimal digits"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +39,7 @@ def text_of(shown: ShownBytes | None, *, most: int, indent: int | None = None) -
     data = shown.data
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent)
     text = f"hex:{base64.b64decode(text).hex()}" if shown.encoding == "base64" else text
-    form = {"text": "text", "json": "JSON", "base64": "bytes, in hexadecimal digits"}.get(
-        shown.encoding, shown.encoding
-    )
+    form = _FORMS.get(shown.encoding, shown.encoding)
     schema = str(shown.schema or "") or (f"schema id {shown.schema_id}?" if shown.schema_id is not None else "")
     lines = "\n".join(printable(line) for line in text[:most].split("\n"))
     cut = f"{len(text):,} characters" if len(text) > most or len(lines) > most else ""
@@ -67,7 +67,7 @@ def _row(start: int, row: bytes) -> str:
 
 
 def size_of(data: bytes | None) -> str:
-    return NULL if data is None else f"{format_size(len(data))} ({len(data):,} bytes)"
+    return NULL if data is None else amount(len(data), "byte")
 
 
 def time_of(time_ms: int) -> str:

@@ -42,7 +42,8 @@ from offsite.table.shown_record import ShownRecord
 router = APIRouter(responses=PROBLEMS)
 
 _SHOWN_MAX = 4 * MIB
-"""No further record is read after so many characters of keys and values."""
+"""No further record is read after so many characters of keys, values and headers."""
+_HEADER_SIZE = 16
 _OPTIONS = {"start": "from", "end": "to"}
 
 RECORD_PATH = "/backups/{backup}/records/{topic}/{partition}/{offset}"
@@ -50,12 +51,14 @@ RECORD_PATH = "/backups/{backup}/records/{topic}/{partition}/{offset}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAddress:
-    """The record that a path names. `commit`: as of which commit; None: the newest."""
+    """The record that a path names. `commit`: as of which commit; None: the newest. `deep`: read many commits back for
+    the restore points that hold it."""
 
     backup: str
     partition: TopicPartition
     offset: int
     commit: int | None
+    deep: bool
 
     @property
     def place(self) -> dict[str, object]:
@@ -70,11 +73,12 @@ def _address(  # noqa: PLR0913, PLR0917  # the parts of a path
     partition: Annotated[int, Path(ge=0, lt=MAX_PARTITIONS, description="Number of the partition.")],
     offset: Annotated[int, Path(ge=0, le=MAX_OFFSET, description="Offset of the record.")],
     commit: CommitNumber = None,
+    *,
+    deep: Annotated[bool, Query(description="Read many commits back for the restore points that hold it.")] = False,
 ) -> RecordAddress:
     caller.scope.check_topics([topic], by=caller.name)
-    return RecordAddress(
-        backup=backup, partition=TopicPartition(topic=topic, partition=partition), offset=offset, commit=commit
-    )
+    where = TopicPartition(topic=topic, partition=partition)
+    return RecordAddress(backup=backup, partition=where, offset=offset, commit=commit, deep=deep)
 
 
 TheRecord = Annotated[RecordAddress, Depends(_address)]
@@ -185,7 +189,9 @@ def read_records(site: Site, caller: Caller, backup: str, query: RecordsQuery) -
 def read_record_noted(site: Site, caller: Caller, address: RecordAddress) -> FoundRecord:
     """Read one record, and tell the journal before it is shown. Raises the errors of `find_record_detail`."""
     backup = site.cached_backup(address.backup)
-    found_record = find_record_detail(backup, address.partition, address.offset, commit=address.commit)
+    found_record = find_record_detail(
+        backup, address.partition, address.offset, commit=address.commit, deep=address.deep
+    )
     note_look(site, caller, "record", address.backup, **address.place)
     return found_record
 
@@ -195,6 +201,6 @@ def _bounded(records: Iterator[ShownRecord]) -> Iterator[ShownRecord]:
     for record in records:
         yield record
         parts = (record.key, record.value, *(header.value for header in record.headers))
-        size += sum(len(str(part.data)) for part in parts if part is not None)
+        size += sum(len(str(part.data)) for part in parts if part is not None) + _HEADER_SIZE * len(record.headers)
         if size > _SHOWN_MAX:
             return
