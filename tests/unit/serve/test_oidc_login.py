@@ -16,12 +16,16 @@ from starlette.testclient import TestClient
 
 from offsite.kafka.net.http_exchange import HttpLimits
 from offsite.model.clock import SystemClock
+from offsite.model.selection import parse_selection
+from offsite.repository.repository import Repository
 from offsite.serve.oidc import provider as provider_module
 from offsite.serve.oidc.id_token import ALGORITHMS
 from offsite.serve.oidc.login import LOGIN_COOKIE, OidcLogin
 from offsite.serve.oidc.settings import OidcFile
 from offsite.serve.sessions import COOKIE, Sessions
+from offsite.serve.site import Site, SiteSettings
 from offsite.serve.tokens import TokenFile
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP
 from tests.oidc_provider import CLIENT, SECRET, OidcProvider, hmac_token, new_key, serving, unsigned_token
 from tests.unit.serve.conftest import Connect
@@ -39,6 +43,14 @@ rights:
   - {{group: ops, role: read}}
 """
 KEY = new_key("first")
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Site:
+    """Of a repository with a backup without commits: a login needs no more."""
+    repository = Repository.init(open_folder(tmp_path / "repository"))
+    repository.create_backup(BACKUP, cluster_id="source", selection=parse_selection(["*"]))
+    return Site(SiteSettings(repo=str(tmp_path / "repository")))
 
 
 @pytest.fixture
@@ -135,6 +147,7 @@ def test_a_group_has_the_limits_of_its_line_and_its_session_ends_with_them(
     file.write_text(file.read_text().replace("role: read", limits))
     log_in(browser, provider)
     assert browser.get("/api/v1/backups").json()["backups"] == []
+    assert Repository.open(open_folder(file.parent / "repository")).backups() == (BACKUP,)
     assert browser.get(f"/api/v1/backups/{BACKUP}").status_code == 404
     login, sessions = OidcLogin(OidcFile(file), Sessions(b"k" * 32), clock), Sessions(b"k" * 32)
     session = sessions.read(browser.cookies[COOKIE], now_s=clock.now_ms() // 1000)
