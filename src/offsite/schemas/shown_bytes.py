@@ -32,11 +32,14 @@ class ShownBytes:
     schema: SchemaName | None = None
 
 
-def show_bytes(data: bytes | None, framed: FramedReader, topic: str, *, is_key: bool = False) -> ShownBytes | None:
-    """A key, a value or the value of a header of `topic`; None for null."""
+def show_bytes(
+    data: bytes | None, framed: FramedReader | None, topic: str, *, is_key: bool = False
+) -> ShownBytes | None:
+    """A key, a value or the value of a header of `topic`; None for null. `framed` None: neither schemas nor JSON are
+    decoded."""
     if data is None:
         return None
-    if (decoded := show_framed(data, framed, topic, is_key=is_key)) is not None:
+    if framed is not None and (decoded := show_framed(data, framed, topic, is_key=is_key)) is not None:
         return decoded
     try:
         text = data.decode()
@@ -44,7 +47,7 @@ def show_bytes(data: bytes | None, framed: FramedReader, topic: str, *, is_key: 
         text = "\0"
     if "\0" in text:  # text has none, and framed bytes begin with a zero
         return ShownBytes(encoding="base64", data=base64.b64encode(data).decode(), schema_id=framed_schema_id(data))
-    return _show_text(text)
+    return ShownBytes(encoding="text", data=text) if framed is None else _show_text(text)
 
 
 def _show_text(text: str) -> ShownBytes:

@@ -31,15 +31,14 @@ from offsite.schemas.framing import FramedReader
 from offsite.table.one_record import RecordPlace, read_record
 from offsite.table.restored_record import RestoredRecord, RestoreLookup
 from offsite.table.scan import MatchingRecord
-from offsite.table.shown_record import ShownRecord, show_record
+from offsite.table.shown_record import ShownRecord, record_bytes, show_record
 
 COMMITS_READ, SEGMENTS_READ = 8, 2_000
 """Commits read back for the one that brought a record, and the segments in them after which no further one is read."""
 COMMITS_READ_DEEP, SEGMENTS_READ_DEEP = 4_096, 100_000
 RESTORES_READ = 10
-_DECODED_MAX = 256 * KIB
-"""Bytes of key, value and headers that are decoded, with `_HEADER_BYTES` for each header: an empty one costs time."""
-_HEADER_BYTES = 16
+DECODED_MAX = 256 * KIB
+"""Bytes of a record that is decoded: a megabyte of JSON may need thirty, and a second of a processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ def find_record_detail(
     `NoSuchRestorePoint`, `DamagedObject`, and the errors of the store."""
     backup = backup.for_reading(is_named=commit is not None)
     point, chain, (place, stored) = _read(backup, partition, offset, commit)
-    is_large = stored is not None and _size_bytes(stored) > _DECODED_MAX
+    is_large = stored is not None and record_bytes(stored) > DECODED_MAX
     names = sorted(restore_names(backup.record_store, backup.layout), reverse=True) if stored is not None else []
     detail = RecordDetail(
         backup=backup.layout.backup,
@@ -134,11 +133,6 @@ def _read(
     chain = next((chain for chain in selected.chains if chain.source == source), empty)
     holes = [hole for hole in selected.holes if hole.partition_id == source]
     return point, chain, read_record(chain, holes, offset, backup.store)
-
-
-def _size_bytes(record: Record) -> int:
-    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _shown(backup: Backup, source: PartitionId, record: Record) -> ShownRecord:

@@ -29,7 +29,7 @@ from offsite.stores.wrapped_store import display_now_ms
 from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.scan import MatchingRecord, RecordMatch, find_in_task, matching_records
 from offsite.table.scan_plan import RowFilter, ScanTask, plan_scan
-from offsite.table.shown_record import ShownRecord, show_record
+from offsite.table.shown_record import ShownRecord, record_bytes, show_record
 
 SEARCH_WAVE = 32
 """Tasks of 64 MiB at once in a search with a limit: checking the limit after so much costs little."""
@@ -91,12 +91,13 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
     )
 
 
-def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
-    """Yield the records partition by partition, in the order of offsets. Raises the errors of reading. Memory: a frame,
-    or as `latest_offsets`."""
+def cat_records(plan: RecordsPlan, *, decoded_max: int | None = None) -> Iterator[ShownRecord]:
+    """Yield the records partition by partition, in the order of offsets. `decoded_max`: larger records (bytes) are
+    shown as text or bytes, without decoding. Raises the errors of reading. Memory: a frame, or as `latest_offsets`."""
     framed = FramedReader(partial(held_schemas, plan.backup))
     for found_record in islice(_in_order(plan), plan.limit):
-        yield show_record(found_record, framed)
+        is_large = decoded_max is not None and record_bytes(found_record.record) > decoded_max
+        yield show_record(found_record, None if is_large else framed)
 
 
 def raw_values(plan: RecordsPlan) -> Iterator[bytes]:

@@ -31,7 +31,17 @@ class ShownRecord:
     headers: tuple[ShownHeader, ...]
 
 
-def show_record(found_record: MatchingRecord, framed: FramedReader) -> ShownRecord:
+_HEADER_BYTES = 16
+
+
+def record_bytes(record: Record) -> int:
+    """The bytes of key, value and headers, with `_HEADER_BYTES` for each header: an empty one costs time."""
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+def show_record(found_record: MatchingRecord, framed: FramedReader | None) -> ShownRecord:
+    """`framed` None: neither schemas nor JSON are decoded."""
     record: Record = found_record.record
     topic = found_record.partition.topic
     return ShownRecord(

@@ -76,6 +76,15 @@ def test_a_page_reads_few_commits_and_more_when_it_is_asked_to(client: TestClien
     assert "deep=" not in text
 
 
+def test_a_list_decodes_no_large_record(client: TestClient, site: Site) -> None:
+    """A producer may compress a hundred megabytes of JSON into one: decoded they need a gigabyte, for each look."""
+    put(site, *(Record(0, 0, 0, None, b"[" + b"{}," * count + b"{}]", ()) for count in (1, 100_000)))
+    small, large = client.get(f"/api/v1{BASE}/records?topic=orders&partition=0&start=1&limit=3").json()[-2:]
+    assert (small["value"]["encoding"], small["value"]["data"]) == ("json", [{}, {}])
+    assert (large["value"]["encoding"], len(large["value"]["data"])) == ("text", 300_004)
+    assert "300,004 characters" in shown(client, f"{BASE}/records?topic=orders&partition=0")
+
+
 @pytest.mark.parametrize(
     ("offset", "says"),
     [(99, "up to offset 2 (not included)"), (2**63 - 1, "up to offset 2 (not included)")],

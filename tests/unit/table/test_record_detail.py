@@ -88,7 +88,7 @@ def test_a_record_of_an_aborted_transaction_is_left_out_by_a_restore(site: Site)
 
 
 def test_a_large_record_is_not_decoded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_detail, "_DECODED_MAX", 1)
+    monkeypatch.setattr(record_detail, "DECODED_MAX", 1)
     large = detail_of(site, 0)
     assert large.stored is not None
     assert large.stored.value == b"a"

@@ -35,7 +35,7 @@ from offsite.serve.v1.requests import (
     sent_words,
 )
 from offsite.table.match_words import CONDITIONS, parse_match
-from offsite.table.record_detail import FoundRecord, find_record_detail, find_stored
+from offsite.table.record_detail import DECODED_MAX, FoundRecord, find_record_detail, find_stored
 from offsite.table.search import RecordsRequest, cat_records, plan_records
 from offsite.table.shown_record import ShownRecord
 
@@ -122,7 +122,8 @@ class SearchBody(Body):
 
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
 def records(site: TheSite, caller: TheCaller, backup: BackupName, query: Annotated[RecordsQuery, Query()]) -> Response:
-    """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`."""
+    """The first records from `start` on, decoded, partition by partition, in the form of `offsite cat -o json`. A
+    record of more than 256 KiB is shown as text or bytes, not decoded."""
     return answer(read_records(site, caller, backup, query))
 
 
@@ -180,7 +181,7 @@ def read_records(site: Site, caller: Caller, backup: str, query: RecordsQuery) -
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
     request = RecordsRequest(point=parse_point(words), start=query.start, end=query.end, limit=query.limit)
-    shown = list(_bounded(cat_records(plan_records(site.cached_backup(backup), request))))
+    shown = list(_bounded(cat_records(plan_records(site.cached_backup(backup), request), decoded_max=DECODED_MAX)))
     places = offsets_of((record.topic, record.partition, record.offset) for record in shown)
     note_look(site, caller, "records", backup, **query.model_dump(), offsets=places or "none")
     return shown
