@@ -140,7 +140,10 @@ def test_with_scripts_the_line_of_time_and_the_boxes_are_direct(served: str, loo
     page.get_by_label("payments", exact=True).check()
     assert page.get_by_label("Only the ticked ones").is_checked()
     assert page.locator("[data-count]").inner_text() == "1 topic"
+    page.get_by_role("radio", name="All topics").check()
     look.check()
+    page.get_by_role("button", name="See the plan").click()
+    assert "--topics" not in page.locator("pre").inner_text(), "all were chosen last"
 
 
 def test_who_has_a_token_logs_in_and_out(site: Site, look_at: LookAt, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if (line) {
 }
 form.addEventListener("change", (event) => {
   if (event.target.name.startsWith("pick.")) document.getElementById("some").checked = true;
+  if (event.target.id === "all") form.elements.which_before.value = "some"; // by hand: ticks from before do not count
   if (event.target.name === "point") markChosen();
   showCount();
 });
