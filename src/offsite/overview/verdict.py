@@ -72,7 +72,7 @@ def _checks(checks: LastChecks | None) -> str:
     outcome = "" if newest is None else "sound" if newest.ok else "DAMAGE"
     verified = "never" if newest is None else f"{newest.depth}, {format_time(newest.verified_at_ms)}, {outcome}"
     proven = format_time(checks.proven_ms) if checks.proven_ms >= 0 else "never"
-    return f"last verification: {verified}; last drill that proved it: {proven}"
+    return f"last verification: {verified}; last proven by a drill: {proven}"
 
 
 def proving_command(backup: str) -> str:

@@ -164,6 +164,19 @@ def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: T
     assert (refused.status_code, "format 99" in refused.text) == (503, True)
 
 
+def test_a_plan_up_to_a_time_says_so_before_its_figures(client: TestClient) -> None:
+    form = {"word": word(client, f"{BASE}/restore"), "target": "target", "at": "2026-11-27T14:00Z"}
+    text = client.post(f"{BASE}/restore/plan", data=form, headers=HTML).text
+    assert "<strong>only records up to 2026-11-27T14:00:00.000Z</strong>" in text
+    assert "<dt>Amount</dt><dd>at most 2 records" in text
+
+
+def test_the_time_of_a_restore_is_asked_for_beside_its_restore_point(client: TestClient) -> None:
+    text = shown(client, f"{BASE}/restore?at=2026-11-27T14:00Z")
+    assert text.index('id="line"') < text.index('name="at"') < text.index("<legend>Consumer groups")
+    assert "the newest restore point, records up to 2026-11-27T14:00Z" in text
+
+
 def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(client: TestClient, site: Site) -> None:
     site.source.groups["workers"] = FakeGroup(kind="share", reset="latest")
     site.source.commit_group("workers", "orders", [1, -1])

@@ -46,6 +46,14 @@ def lose(site: Site, watch: SourceWatch) -> None:
     watch.look()
 
 
+def test_a_topic_that_is_behind_is_told_with_the_last_pass(client: TestClient, site: Site, watch: SourceWatch) -> None:
+    site.source.write("orders", [b"c"])
+    watch.look()
+    text = shown(client, "/")
+    assert "What is behind was not in a commit yet; the last complete pass was" in text
+    assert "Until deletion: the least time until the source may delete" in text
+
+
 def test_a_lost_topic_is_told_first_and_its_link_fills_in_the_form(
     client: TestClient, site: Site, watch: SourceWatch
 ) -> None:

@@ -223,6 +223,7 @@ def _plan(  # noqa: PLR0913  # what the page shows
         sent=sent,
         problem=problem,
         choice=choice,
+        at=confirmable.words.get("at", ""),
         time=_time(site_of(request), backup, confirmable),
     )
 
