@@ -213,7 +213,7 @@ def _found(offset: object) -> dict[str, object]:
     ("more", "says"),
     [
         ({"complete": True, "searched_bytes": 9, "total_bytes": 9}, "Everything was searched."),
-        ({"complete": False, "searched_bytes": 1024, "total_bytes": 4096}, "1.0 KiB of 4.0 KiB were searched"),
+        ({"complete": False, "searched_bytes": 1024, "total_bytes": 4096}, "It searched at most 1.0 KiB of 4.0 KiB."),
         ({}, "does not say whether these are all"),
         ({"complete": "yes", "searched_bytes": []}, "does not say whether these are all"),
         ({"searched_bytes": 10**400, "total_bytes": -1}, "does not say whether these are all"),

@@ -205,7 +205,7 @@ def search(
     reach = {name: getattr(result, name) for name in ("complete", "searched_bytes", "total_bytes")}
     emit_each(result.records, name="records", output=output, line=record_line, more=reach)
     if not result.complete:
-        searched = f"searched {format_size(result.searched_bytes)} of {format_size(result.total_bytes)}"
+        searched = f"searched at most {format_size(result.searched_bytes)} of {format_size(result.total_bytes)}"
         note(f"there are more than {amount(limit, 'record')} ({searched}); see them with --limit")
 
 

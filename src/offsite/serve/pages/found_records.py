@@ -63,7 +63,7 @@ def _said(result: Mapping[str, object], count: int, *, is_whole: bool) -> str:
     searched, total = _bytes(result.get("searched_bytes")), _bytes(result.get("total_bytes"))
     far = ""
     if searched is not None and total is not None:
-        far = f" {format_size(searched)} of {format_size(total)} were searched."
+        far = f" It searched at most {format_size(searched)} of {format_size(total)}."
     return (
         f"{matching}, not all that match: the search stopped at its limit.{far}"
         if far
