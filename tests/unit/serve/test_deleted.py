@@ -8,7 +8,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from offsite.overview.source_watch import SourceWatch
-from offsite.repository.snapshots.audit_record import OBJECT, POINTS, Deletion, note_deletions, read_newest_audit
+from offsite.repository.snapshots.audit_record import (
+    LINES_PER_OBJECT,
+    OBJECT,
+    POINTS,
+    Deletion,
+    note_deletions,
+    read_newest_audit,
+)
 from offsite.upkeep.retention import deleted as deleted_module
 from tests.fake_cluster.site import Site
 from tests.unit.serve.test_pages import BASE, shown
@@ -78,6 +85,18 @@ def test_a_line_that_cannot_be_read_hides_no_other(client: TestClient, site: Sit
     words = words_of(client)
     assert "A line cannot be read" in words
     assert "whole" in words
+
+
+@pytest.mark.parametrize("lines", [200, LINES_PER_OBJECT + 1])
+def test_lines_that_nobody_can_read_are_not_nothing(client: TestClient, site: Site, lines: int) -> None:
+    """Whoever may write could hide deletions behind them, or keep a coordinator busy for an hour."""
+    note(site, Deletion(kind=OBJECT, what="whole", rule="x"))
+    site.backup.store.put_if_absent(site.backup.layout.audit_key(9, "0" * 8), b"\n" * lines)
+    found_lines, _ = read_newest_audit(site.backup.store, site.backup.layout, most=1)
+    assert len(found_lines) == (lines if lines == 200 else 1)
+    words = words_of(client)
+    assert "Nothing was deleted" not in words
+    assert ("not known what was deleted" in words) is ("whole" not in words) is (lines == 200)
 
 
 def test_what_the_source_lost_stands_first_with_the_way_back(

@@ -152,7 +152,11 @@ def _lines(store: AuditStore, info: AuditObject) -> Iterator[AuditLine | Unreada
     if info.size_bytes > _OBJECT_BYTES_MAX:
         yield UnreadableLine(key=info.key, problem=f"it has {info.size_bytes} bytes")
         return
-    for number, data in enumerate((store.get(info.key) or b"").splitlines(keepends=True), start=1):
+    stored = store.get(info.key) or b""
+    if (count := stored.count(b"\n") + stored.count(b"\r")) > LINES_PER_OBJECT:
+        yield UnreadableLine(key=info.key, problem=f"it has {count:,} lines, which no audit has in one object")
+        return
+    for number, data in enumerate(stored.splitlines(keepends=True), start=1):
         try:
             yield _LINE.decode(data, key=f"{info.key}:{number}")
         except (Damaged, FormatTooNew) as error:
