@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -40,6 +41,8 @@ OUTAGE = range(20, 24)
 DAY = (1, 1, 1, 2, 4, 7, 9, 10, 9, 8, 5, 2)
 """How much a shop sells, by two hours."""
 MEAN_LINES = {"orders": 240, "payments": 90, "clicks": 400, "customers": 40, "shipments": 60, "audit": 12}
+RESTORE_S, COMPARE_S = 4.2, 1.3
+"""What a drill says that it took, whatever it did here."""
 _CHECKED, _VERIFIED, _DRILLED, _CHECKPOINTS, _PINNED = range(3, RUNS, 6), (9, 30), (12, 39), (14, 26, 38), 18
 
 
@@ -123,6 +126,7 @@ def _keep_up(site: Site, run: int, clock: VirtualClock) -> None:
 
 def _drill(site: Site) -> None:
     def keep(report: DrillReport) -> None:
+        report = replace(report, restore_s=RESTORE_S, compare_s=COMPARE_S)
         backup = site.backup
         document = cast("dict[str, JsonValue]", plain(report))
         files = put_drill_report(backup.record_store, backup.layout, report.drill, document, drill_page(report))

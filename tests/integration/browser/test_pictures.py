@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
@@ -16,7 +17,7 @@ from offsite.repository.declared.notes import DeclaredNote, put_note
 from offsite.serve.tokens import new_token
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import Site
-from tests.integration.browser.conftest import PHONE, LookAt
+from tests.integration.browser.conftest import PHONE, Look, LookAt
 from tests.integration.browser.pictures import FOLDER, picture
 from tests.integration.browser.served import BASE, coordinator, empty_repository
 from tests.integration.browser.shop_site import shop_site
@@ -57,11 +58,17 @@ def served(site: Site) -> Iterator[str]:
         yield url
 
 
+def _see_loss(look: Look) -> Page:
+    """The first page, once the source was looked at."""
+    while _LOST not in look.go("/").inner_text("main"):
+        look.page.wait_for_timeout(500)
+    return look.page
+
+
 def test_pictures_in_light_and_dark(served: str, look_at: LookAt) -> None:
     for scheme in ("light", "dark"):
         look = look_at(served, color_scheme=scheme)
-        while _LOST not in look.go("/").inner_text("main"):
-            look.page.wait_for_timeout(500)
+        _see_loss(look)
         for path, name in BOTH.items():
             look.go(path)
             look.check()
@@ -70,6 +77,7 @@ def test_pictures_in_light_and_dark(served: str, look_at: LookAt) -> None:
 
 def test_pictures_of_the_other_pages(served: str, look_at: LookAt) -> None:
     look = look_at(served, color_scheme="light")
+    _see_loss(look)
     for path, name in ONCE.items():
         look.go(path)
         look.check()
@@ -85,7 +93,7 @@ def test_the_picture_of_a_phone(served: str, look_at: LookAt) -> None:
 
 def test_the_pictures_of_a_loss(served: str, look_at: LookAt) -> None:
     look = look_at(served, color_scheme="light")
-    page = look.go("/")
+    page = _see_loss(look)
     picture(page, "source-lost")
     page.get_by_role("link", name="Restore shipments").click()
     picture(page, "restore-choice")
