@@ -38,9 +38,10 @@ _NAME_PLACES = """() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode())
     walker.currentNode.data = walker.currentNode.data
-      .replace(/\\/[^ ]*\\/repository/g, "/srv/backups").replace(/127\\.0\\.0\\.1:\\d+/g, "broker:9092");
+      .replace(/\\/[^ ]*\\/repository/g, "/srv/backups").replace(/127\\.0\\.0\\.1:\\d+/g, "broker:9092")
+      .replace(/process \\d+ of \\S+ on \\S+/g, "process 4711 of kafka on backup-1");
 }"""
-"""Names of folders and ports of the test mean nothing to a reader."""
+"""Names of folders, ports and users of the test mean nothing to a reader."""
 
 
 def picture(page: Page, name: str) -> None:

@@ -38,6 +38,8 @@ ONCE = {
     f"{BASE}/checkpoints/38": "checkpoint",
     f"{BASE}/groups": "groups",
     f"{BASE}/records?topic=orders": "records",
+    f"{BASE}/records/payments/0/5": "record",
+    f"{BASE}/deleted": "deleted",
     f"{BASE}/retention?keep_daily=3": "retention",
     f"{BASE}/restore": "restore",
     "/jobs": "jobs",
