@@ -30,7 +30,7 @@ from offsite.serve import actuator
 from offsite.serve.answers import answer_error, problem, status_of
 from offsite.serve.coordinator import OneRepository, SeveralRepositories
 from offsite.serve.gate import Gate, GateRules
-from offsite.serve.pages import deleted, login, look, over_time, records, start
+from offsite.serve.pages import deleted, login, look, over_time, proofs, records, start
 from offsite.serve.pages import jobs as job_pages
 from offsite.serve.pages import restores as restore_pages
 from offsite.serve.pages.page import page
@@ -222,7 +222,7 @@ def _with_repository(app: FastAPI) -> FastAPI:
         app.include_router(routes_module.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
-    for routes_module in (look, deleted, over_time, records, job_pages, restore_pages):
+    for routes_module in (look, deleted, over_time, proofs, records, job_pages, restore_pages):
         app.include_router(routes_module.router)
     return app
 

@@ -49,6 +49,7 @@ PAGES = (
     f"{BASE}/retention",
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/deleted",
+    f"{BASE}/proofs",
     f"{BASE}/restore",
     "/metastores",
     "/declared",

@@ -122,15 +122,28 @@ def drill_keys(store: Store, layout: BackupLayout) -> list[str]:
 
 def get_drill_record(store: Store, key: str) -> DrillRecord:
     """The key facts of the report at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    return decode_drill_record(_report(store, key), key)
+
+
+def get_drill_document(store: Store, key: str) -> JsonObject:
+    """The report at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    return _fields(_report(store, key), key)
+
+
+def _report(store: Store, key: str) -> bytes:
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} is listed but cannot be read")
-    return decode_drill_record(data, key)
+    return data
 
 
 def decode_drill_record(data: bytes, key: str) -> DrillRecord:
     """The key facts in the bytes of a report. Raises as `get_drill_record`."""
-    document = _fields(data, key)
+    return drill_record(_fields(data, key), key)
+
+
+def drill_record(document: JsonObject, key: str) -> DrillRecord:
+    """The key facts of a report. Raises as `get_drill_record`."""
     try:
         ended_ms = parse_time(document.text("ended"), now_ms=0)
     except BadOption as error:
