@@ -146,7 +146,10 @@ def _digests(outcome: RestoreOutcome | None) -> Iterator[str]:
     partitions = [] if outcome is None else [partition for partition in outcome.partitions if partition.digest]
     if partitions:
         yield "<h2>Digests</h2>"
-        yield "<p>Over key, value, headers and time of every record, in order, for each partition.</p>"
+        yield (
+            "<p>Over key, value, headers and time of every record, in order, for each partition. They are read from "
+            "the repository: whoever may write there can change them.</p>"
+        )
         rows = [
             [text(str(partition.target)), f"<code>{text(partition.digest)}</code>"]
             for partition in sorted(partitions, key=lambda partition: partition.target)

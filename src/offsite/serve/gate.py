@@ -61,7 +61,8 @@ _HOST_HINT = "use a host name given with --allow-host, or 127.0.0.1 from this ma
 
 
 class RequestCounter:
-    """The number of running requests of every caller in each repository. Names come from tokens, so they are few."""
+    """The number of running requests of every caller in each repository: a request may name any repository, so nothing
+    is kept of requests that are over."""
 
     def __init__(self) -> None:
         self._under_way: Counter[str] = Counter()
@@ -75,6 +76,11 @@ class RequestCounter:
 
     def give_back(self, name: str) -> None:
         self._under_way[name] -= 1
+        if not self._under_way[name]:
+            del self._under_way[name]
+
+    def __len__(self) -> int:
+        return len(self._under_way)
 
 
 class RefusalLog:

@@ -261,6 +261,7 @@ def test_the_proof_is_one_file_that_is_stored_and_never_shown_here(
     assert "style-src 'self'" in answer.headers["Content-Security-Policy"]
     assert "Proven: 2 records were restored and read back" in answer.text
     assert "blake3:" in answer.text
+    assert "read from the repository: whoever may write there can change them" in answer.text
 
 
 @pytest.mark.parametrize("result", ['{"verified": true}', '{"verified": true, "restore": "../../x"}', "[]", '"x"'])

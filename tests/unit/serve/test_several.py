@@ -26,7 +26,7 @@ from offsite.serve.address import Address, split_path
 from offsite.serve.app import routes_of_repository, routes_over_all
 from offsite.serve.browsers import Hosts
 from offsite.serve.coordinator import REQUESTS_MAX, SeveralRepositories
-from offsite.serve.gate import REQUESTS_AT_ONCE, Gate, GateRules
+from offsite.serve.gate import REQUESTS_AT_ONCE, Gate, GateRules, RequestCounter
 from offsite.serve.repository_watch import LATE_S, RepositoryWatch
 from offsite.serve.sessions import Sessions
 from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
@@ -325,6 +325,14 @@ def test_a_repository_whose_requests_hang_leaves_the_others_their_threads() -> N
         return statuses
 
     assert asyncio.run(course()) == [429, 200, *[200] * REQUESTS_MAX, 200]
+
+
+def test_nothing_is_kept_of_requests_that_are_over() -> None:
+    turns = RequestCounter()
+    for name in ("ann in shop", "ann in nowhere"):
+        assert turns.take(name)
+        turns.give_back(name)
+    assert not len(turns)
 
 
 def test_a_repository_whose_requests_hang_takes_no_turn_of_a_caller_in_the_others() -> None:
