@@ -58,8 +58,8 @@ def test_every_page_of_many_topics_is_small_and_quick(look_at: LookAt, tmp_path:
             for number in range(TOPICS):
                 site.source.write(f"topic-{number:04}", [b"record"])
             site.back_up("*")
-        take_checkpoint(site, CHECKPOINT)
         add_points(site.backup, POINTS)
+        take_checkpoint(site, CHECKPOINT)
         with coordinator(Path(site.repository.store.url), "--bootstrap", str(site.source.address)) as url:
             look = look_at(url)
             taken = {path: [_taken(look.go(path)) for _ in range(LOOKS)] for path in PAGES}
