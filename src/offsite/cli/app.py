@@ -218,7 +218,7 @@ class _Commands(LazyGroup):
         Section(
             "Upkeep",
             (
-                LazyCommand("retention", "retention:app", "Keep restore points by rules, and delete the others' data."),
+                LazyCommand("retention", "retention:app", "Delete restore points by rules, and show what was deleted."),
                 LazyCommand("compact", "compact:app", "Keep the latest record of each key of compacted topics."),
                 LazyCommand("collect", "collect:app", "Delete replaced objects, and leftovers of killed runs."),
             ),

@@ -140,6 +140,10 @@ def test_with_scripts_the_line_of_time_and_the_boxes_are_direct(served: str, loo
     page.get_by_label("payments", exact=True).check()
     assert page.get_by_label("Only the ticked ones").is_checked()
     assert page.locator("[data-count]").inner_text() == "1 topic"
+    page.get_by_label("Of it, only records up to").fill("2h-ago")
+    page.get_by_label("Of it, only records up to").blur()
+    assert ", records up to 2h-ago · into" in page.locator("#plan p").inner_text()
+    page.get_by_label("Of it, only records up to").fill("")
     page.get_by_role("radio", name="All topics").check()
     look.check()
     page.get_by_role("button", name="See the plan").click()

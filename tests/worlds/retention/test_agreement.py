@@ -234,6 +234,7 @@ def test_status_tells_what_went_since_somebody_looked(made: Retained) -> None:
     shown = status_of(made)
     assert told(shown) == [("retention", 13)]
     assert "13 restore points deleted since you last looked: retention, by process" in shown.notes[0]
+    assert shown.notes[0].endswith("as the audit says (offsite retention log)")
     assert status_of(made).let_go == ()
 
 

@@ -112,7 +112,7 @@ def _span(span: CommitSpan | KeptPoints) -> str:
     return f"{span.first} to {span.last}" if span.first < span.last else str(span.first)
 
 
-app = typer.Typer(help="Keep restore points by rules, and delete the others' data.", no_args_is_help=True)
+app = typer.Typer(help="Delete restore points by rules, and show what was deleted.", no_args_is_help=True)
 
 CommitNumber = Annotated[int, typer.Option("--commit", help="Number of the restore point.")]
 

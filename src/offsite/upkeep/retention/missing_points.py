@@ -34,7 +34,11 @@ class PointsLetGo:
         return bool(self.who)
 
     def __str__(self) -> str:
-        by = f"{self.by}, by {self.who}, as the audit says" if self.is_claimed else "without an audit line"
+        by = (
+            f"{self.by}, by {self.who}, as the audit says (offsite retention log)"
+            if self.is_claimed
+            else "without an audit line"
+        )
         return f"{amount(self.points, 'restore point')} deleted since you last looked: {by}"
 
 

@@ -15,6 +15,14 @@ function showCount() {
   const count = isAll ? Number(form.dataset.all) : ticked;
   form.querySelector("[data-count]").textContent = count.toLocaleString("en") + (count === 1 ? " topic" : " topics");
 }
+function showChoice(changed) {
+  const show = (name, text) => { form.querySelector("[data-" + name + "]").textContent = text; };
+  const { name, value } = changed;
+  if (name.startsWith("pick.") || name.startsWith("as.") || name === "which") show("names", "");
+  if (name === "point") show("point", value ? value.replace("-", " ") : "the newest restore point");
+  if (name === "at") show("at", value ? ", records up to " + value : "");
+  if (name === "target") show("target", value);
+}
 if (line) {
   line.classList.add("direct");
   line.addEventListener("click", (event) => {
@@ -31,5 +39,6 @@ form.addEventListener("change", (event) => {
   if (event.target.id === "all") form.elements.which_before.value = "some"; // by hand: ticks from before do not count
   if (event.target.name === "point") markChosen();
   showCount();
+  showChoice(event.target);
 });
 markChosen();
