@@ -40,6 +40,7 @@ ONCE = {
     f"{BASE}/records?topic=orders": "records",
     f"{BASE}/records/payments/0/5": "record",
     f"{BASE}/deleted": "deleted",
+    f"{BASE}/proofs": "proofs",
     f"{BASE}/retention?keep_daily=3": "retention",
     f"{BASE}/restore": "restore",
     "/jobs": "jobs",
