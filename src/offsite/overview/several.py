@@ -78,7 +78,7 @@ class RepositoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeveralStatus:
-    """`safe`: every repository was read and needs no attention. `repositories`: the worst first."""
+    """`safe`: every repository was read and needs no attention; false without any. `repositories`: the worst first."""
 
     safe: bool
     repositories: tuple[RepositoryRow, ...]
@@ -97,6 +97,8 @@ def verdict_of_several(several: SeveralStatus) -> Verdict:
         count = f"{len(attention)} of {amount(len(rows), 'repository', 'repositories')} {verb} attention"
         sentence = f"{count}: {named(attention, most=_NAMED_MAX)}."
         return Verdict(word="ATTENTION", sentence=sentence, style=VerdictStyle.BAD)
+    if not several.safe:  # a limited caller: no row says what was not read
+        return Verdict(word=_UNREAD, sentence="Not known: not everything was read yet.", style=VerdictStyle.BAD)
     count = f"{amount(len(rows), 'repository', 'repositories')}."
     if unproven := [row.repository for row in rows if row.style is not VerdictStyle.GOOD]:
         sentence = f"Safe, not all proven. {count} Never verified nor drilled here: {named(unproven, most=_NAMED_MAX)}."

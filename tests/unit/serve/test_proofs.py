@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from starlette.testclient import TestClient
 
+from offsite.model.untrusted.bounded_json import with_digest
+from offsite.repository.json_form import FORMAT
 from offsite.repository.snapshots.check_records import decode_drill_record, put_drill_report
 from offsite.upkeep.verification.last_checks import CheckMemory
 from tests.fake_cluster.site import Site
@@ -50,6 +53,17 @@ def test_a_proof_names_its_restore_point_and_its_amount(client: TestClient, site
     assert "drills/20260101-041642-f0d8a69d/report.html" in words
     assert '</span> <span class="soft">as its report claims' not in shown(client, PAGE)
     assert "<b>ann</b>" not in shown(client, PAGE)
+
+
+def test_what_a_changed_report_says_of_our_own_drill_is_told_as_its_word(client: TestClient, site: Site) -> None:
+    drill, backup = "20260101-041642-f0d8a69d", site.backup
+    keep(site, drill, is_own=True)
+    key = backup.layout.drill_key(drill, "json")
+    forged = with_digest((json.dumps({**REPORT, "commit": 99, "format": FORMAT}) + "\n").encode())
+    backup.store.put_overwrite(key, forged)
+    words = words_of(client)
+    assert "commit 99" in words
+    assert "are what the reports say in any case: whoever may write to the repository can change them" in words
 
 
 def test_what_others_claim_and_what_failed_is_told_as_that(client: TestClient, site: Site) -> None:

@@ -17,6 +17,7 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.model.selection import parse_selection
 from offsite.serve.access_scope import AccessScope, parse_scope
+from offsite.serve.repository_watch import RepositoryWatch
 from offsite.serve.tokens import TokenFile, new_token, read_tokens
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.serve.conftest import Connect, _routes
@@ -204,6 +205,17 @@ def test_a_page_over_several_repositories_shows_those_within_the_limit(connect_a
     for path in ("/", "/api/v1/status", f"/api/v1/backups/{BACKUP}"):
         refused, absent = (client.get(f"/r/{name}{path}") for name in ("bank", "other"))
         assert (refused.status_code, refused.text.replace("bank", "other")) == (404, absent.text)
+
+
+@pytest.mark.parametrize("limit", [BACKUP, "absent"])
+def test_what_was_not_read_of_the_limit_is_not_safe(
+    connect_all: ConnectAll, watches: dict[str, RepositoryWatch], tmp_path: Path, limit: str
+) -> None:
+    client = client_of(connect_all, tmp_path, backups=limit)
+    for name in ("bank", "shop"):
+        watches[name] = RepositoryWatch(watches[name].site, SystemClock())
+        assert client.get("/api/v1/repositories").json()["safe"] is False
+        assert "Not known: not everything was read yet." in client.get("/").text
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ Reads nothing, and waits for nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
 from offsite.overview.several import SeveralStatus, describe_age, status_of_several, verdict_of_several
@@ -21,8 +23,11 @@ def _status(request: Request) -> SeveralStatus:
     scope, watches = request.state.caller.scope, request.state.watches.values()
     for watch in watches:
         watch.renew()
-    readings = (scoped_reading(watch.reading(), scope) for watch in watches)
-    return status_of_several(reading for reading in readings if reading is not None)
+    readings = [watch.reading() for watch in watches]
+    seen = (scoped_reading(reading, scope) for reading in readings)
+    several = status_of_several(reading for reading in seen if reading is not None)
+    is_read = all(reading.status for reading in readings if scope.allows_repository(reading.name))
+    return replace(several, safe=several.safe and is_read and bool(several.repositories))
 
 
 @router.get("/", include_in_schema=False)
