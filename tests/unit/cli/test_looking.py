@@ -39,7 +39,7 @@ CHANGES = {
 }
 ELSEWHERE = {
     *("doctor", "metastore status", "metastore verify", "operator get", "operator describe", "sandbox status"),
-    *("archive inspect",),
+    *("archive inspect", "notify test"),
 }
 """Not about a repository, or (the doctor) meant to try whether it can be written."""
 
