@@ -248,7 +248,9 @@ def test_a_search_of_another_topic_shows_neither_words_nor_result(connect: Conne
     client = client_of(connect, tmp_path, topics="orders*")
     for topic, job in jobs.items():
         assert ("ann@example.org" in client.get(f"/api/v1/jobs/{job}").text) is (topic == "orders")
-        assert ("ann@example.org" in client.get(f"/jobs/{job}").text) is (topic == "orders")
+        text = client.get(f"/jobs/{job}").text
+        assert ("ann@example.org" in text) is (topic == "orders")
+        assert ("shown to who may see all its topics (limited: topics=orders*)" in text) is (topic != "orders")
 
 
 def test_a_restore_reads_and_writes_the_topics_within_the_limit(connect: Connect, tmp_path: Path) -> None:

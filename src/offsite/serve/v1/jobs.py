@@ -149,8 +149,10 @@ def read_job_noted(site: Site, caller: Caller, job: str) -> JobReport:
     records gets neither, and otherwise the journal records the look."""
     report = seen_job(site, job)
     if report.kind == SEARCH:
-        if not caller.records or not _is_within(site, report):
+        if not caller.records:
             return report.without_records(f"shown with the right to records alone ({caller.rights}+records)")
+        if not _is_within(site, report):
+            return report.without_records(f"shown to who may see all its topics ({caller.name}:{site.scope.text})")
         note_look(
             site, caller, f"search results of job {job}", report.backup, offsets=offsets_of(places_in(report.result))
         )
