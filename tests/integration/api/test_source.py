@@ -25,12 +25,12 @@ def test_a_deleted_topic_is_noticed_within_two_intervals(
     serve: Serve, repository: Repository, source: tuple[Cluster, str]
 ) -> None:
     cluster, topic = source
+    cluster.admin.alter_topic_configs({topic: {"retention.ms": str(24 * 3_600_000)}})
     coordinator = serve("--bootstrap", cluster.bootstrap, "--interval", f"{INTERVAL_S}s")
     done(coordinator, "/api/v1/backups/nightly/runs", {"topics": [topic]})
     compared = "/api/v1/backups/nightly/source"
     assert until(lambda: coordinator.get(compared)["counts"] == {"current": 1}), coordinator.get(compared)
 
-    cluster.admin.alter_topic_configs({topic: {"retention.ms": str(24 * 3_600_000)}})
     here = TopicPartition(topic=topic, partition=0)
     cluster.admin.delete_records({here: cluster.admin.end_offsets([here])[here]})
     assert until(lambda: coordinator.get(compared)["counts"] == {"shrunk": 1}), coordinator.get(compared)
@@ -48,8 +48,8 @@ def test_a_deleted_topic_is_noticed_within_two_intervals(
         assert f"Lost at the source: {topic} (gone)." in page
         (link,) = re.findall(r'class="button" href="([^"]+)"', page)
         form = client.get(unescape(link), headers=HTML).text
-    assert f'name="topics" value="{topic}"' in form
-    assert re.search(r'name="commit" inputmode="numeric" value="[1-9]', form)
+    assert f'name="pick.{topic}" checked' in form
+    assert re.search(r'name="point" value="commit-[1-9][0-9]*" checked', form)
 
     place = repository.store.url
     status = offsite("status", "--repo", place, "--against", cluster.bootstrap)
