@@ -21,6 +21,7 @@ from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.serve.browsers import Hosts
 from offsite.serve.gate import GateRules
+from offsite.serve.pages import static_files
 from offsite.serve.pages.look import WIDTH, make_bars
 from offsite.serve.sessions import COOKIE, Sessions
 from offsite.serve.site import Site as Coordinator
@@ -120,6 +121,21 @@ def test_every_page_is_sound_and_loads_nothing_from_elsewhere(client: TestClient
     assert len(text) < 50_000
 
 
+def test_a_script_of_another_version_has_another_address(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    form = f"/backups/{BACKUP}/restore"
+    (before,) = re.findall(r'src="(/static/restore\.js[^"]*)"', shown(client, form))
+    changed = tmp_path / "restore.js"
+    changed.write_text("// another version\n")
+    monkeypatch.setitem(static_files.FILES, "restore.js", (changed, "text/javascript"))
+    static_files.static_address.cache_clear()
+    (after,) = re.findall(r'src="(/static/restore\.js[^"]*)"', shown(client, form))
+    static_files.static_address.cache_clear()
+    assert before != after
+    assert client.get(after).text == changed.read_text()
+
+
 def test_the_overview_says_whether_one_is_safe(client: TestClient) -> None:
     assert "Safe, never proven. 1 backup, newest restore point" in shown(client, "/")
 
@@ -175,7 +191,7 @@ def test_a_plan_up_to_a_time_says_so_before_its_figures(client: TestClient) -> N
 def test_the_time_of_a_restore_is_asked_for_beside_its_restore_point(client: TestClient) -> None:
     text = shown(client, f"{BASE}/restore?at=2026-11-27T14:00Z")
     assert text.index('id="line"') < text.index('name="at"') < text.index("<legend>Consumer groups")
-    assert "the newest restore point, records up to 2026-11-27T14:00Z" in text
+    assert "the newest restore point, records up to 2026-11-27T14:00Z" in re.sub("<[^>]+>", "", text)
 
 
 def test_groups_are_shown_with_their_type_and_share_groups_with_their_positions(client: TestClient, site: Site) -> None:

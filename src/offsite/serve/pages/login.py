@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 
 from offsite.model.journal import decided, noted
-from offsite.reports.html_page import STYLE_FILE
 from offsite.serve.gate import GateRules, client_of, session_header
 from offsite.serve.oidc.login import LOGIN_COOKIE, LOGIN_LASTS_S, FinishedLogin
 from offsite.serve.oidc.provider import NoLogin
 from offsite.serve.pages.jobs import Form
 from offsite.serve.pages.page import page
+from offsite.serve.pages.static_files import FILES
 from offsite.serve.sessions import COOKIE
 from offsite.serve.tokens import OWNER, Caller
 
@@ -28,15 +27,6 @@ _USED = (
 
 _NO_PROVIDER = "This coordinator has no identity provider."
 _WAY_BACK = "/login/oidc/done"
-
-_STATIC = Path(__file__).parent / "static"
-_FILES = {
-    "offsite.css": (STYLE_FILE, "text/css"),
-    "offsite.js": (_STATIC / "offsite.js", "text/javascript"),
-    "restore.css": (_STATIC / "restore.css", "text/css"),
-    "restore.js": (_STATIC / "restore.js", "text/javascript"),
-    "icon.svg": (_STATIC / "icon.svg", "image/svg+xml"),
-}
 
 
 @router.get("/login")
@@ -209,9 +199,9 @@ def logout(request: Request, _: Form) -> Response:
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    if name not in _FILES:
+    if name not in FILES:
         return PlainTextResponse("there is no such file", status_code=HTTPStatus.NOT_FOUND)
-    file, kind = _FILES[name]
+    file, kind = FILES[name]
     return FileResponse(file, media_type=kind, headers={"Cache-Control": "max-age=3600"})
 
 

@@ -22,6 +22,7 @@ from offsite.model.untrusted.text import printable
 from offsite.model.version import __version__
 from offsite.reports.bar_plot import BarPlot
 from offsite.reports.plot import TimePlot
+from offsite.serve.pages.static_files import static_address
 from offsite.serve.tokens import AccessRole, Caller
 from offsite.serve.v1.requests import path_of, site_of
 
@@ -75,6 +76,7 @@ def _environment() -> Environment:
         "lines": _lines,
         "plot": _plot,
     }
+    environment.globals["static"] = static_address
     return environment
 
 
