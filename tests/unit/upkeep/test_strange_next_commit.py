@@ -9,6 +9,7 @@ import pytest
 from offsite.groups.report import show_groups
 from offsite.model.errors import DamagedCommit, FormatTooNew, NoSuchRestorePoint, OffsiteError
 from offsite.model.selection import ALL_GROUPS
+from offsite.overview.backup_history import read_history
 from offsite.overview.contents import list_backups, show_backup
 from offsite.overview.status import read_status
 from offsite.overview.status_page import glance
@@ -103,7 +104,7 @@ def test_overviews_tell_it_as_a_problem_and_show_what_can_be_read(outdated: Site
     (listed,) = list_backups(outdated.repository).backups
     assert (listed.records, "format 99" in listed.problem) == (6, True)
     assert show_backup(outdated.backup).summary == listed
-    assert glance(outdated.backup).facts["Holes"] == "none"
+    assert glance(outdated.backup, read_history(outdated.backup)).facts["Holes"] == "none"
     assert show_groups(outdated.backup, groups=ALL_GROUPS, commit=2).commit == 2
 
 
