@@ -58,7 +58,14 @@ def started(script: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[st
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_signals,  # noqa: PLW1509  # no thread holds a lock that it needs
     )
+
+
+def heed_signals() -> None:
+    """A shell has what runs in its background ignore SIGINT, and offsite leaves ignored what was ignored before."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def ended(script: str, tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
