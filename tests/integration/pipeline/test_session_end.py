@@ -97,6 +97,15 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 
+ENDED_START = """
+from offsite.engine.local.jvm import LocalJvm
+from offsite.engine.scratch import Scratch
+from offsite.engine.settings import local_settings
+from offsite.model.clock import SystemClock
+folder = Scratch().create()
+LocalJvm(folder, local_settings(master="local[2,4]", folder=folder), environment={}, clock=SystemClock())
+"""
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -186,6 +195,13 @@ def test_a_driver_interrupted_before_it_knows_its_session_leaves_no_jvm(environm
     with driver(INTERRUPTED_START, environment) as process:
         out, err = process.communicate()
     assert (out, err) == ("interrupted\n", "")
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+    assert left_files(environment) == []
+
+
+def test_a_driver_that_ends_while_its_jvm_starts_leaves_none(environment: dict[str, str]) -> None:
+    with driver(ENDED_START, environment) as process:
+        assert process.communicate() == ("", "")
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
     assert left_files(environment) == []
 

@@ -13,6 +13,7 @@ archive must be ready to start again without (`ClassArchive.discarded`).
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -246,6 +247,7 @@ class LocalJvm:
     def close(self) -> None:
         """Kill the JVM; or, with classes to record, let the JVM end by itself in the background. May be called
         twice."""
+        atexit.unregister(self._end_at_exit)
         if self._process.stdin is None or self._process.stdin.closed:
             return
         if self._archive.recording is not None and not self._abandoned and self._process.poll() is None:
@@ -258,11 +260,18 @@ class LocalJvm:
         if self._archive.recording is not None:
             self._archive.recording.unlink(missing_ok=True)
 
+    def _end_at_exit(self, owner: int) -> None:
+        """Kill a JVM that nobody closed, before its folder goes: a JVM that finds no folder at its start waits for
+        ever. Forks of the owner do nothing."""
+        if os.getpid() == owner:
+            self.abandon()
+            self.close()
+
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [*self._java, *self._archive.flags, *self._settings, *_contained(self._folder), _MAIN_CLASS]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         with self._log.open("wb") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 _recorded(command, self._archive),
                 stdin=subprocess.PIPE,  # never written to: the JVM exits at the end of stdin, however the driver died
                 stdout=log,
@@ -271,6 +280,8 @@ class LocalJvm:
                 cwd=folder_to_start_in(self._folder),
                 process_group=0,  # Ctrl-C in the terminal is for the driver, and the driver ends the rest
             )
+        atexit.register(self._end_at_exit, os.getpid())
+        return process
 
     def _restart_without_archive(self) -> None:
         """Start once more, without the archive: Java crashes on a truncated archive (a full disk, a power cut). Raises
