@@ -25,6 +25,7 @@ from pathlib import Path
 
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
+from offsite.serve.watched_file import FileState, state_of
 
 COOKIE = "offsite_session"
 LASTS_S = 12 * 60 * 60
@@ -32,7 +33,8 @@ IDLE_S = 2 * 60 * 60
 RENEWED_EACH_S = 60
 """Seconds of use after which the browser gets a newer cookie."""
 _VERSION = "2"
-_PARTS = 9
+_PARTS = 7
+"""Of a cookie, between its version and its signature."""
 _ENDED_MAX = 100
 """Ended sessions that are remembered one by one for each name: then all sessions of the name end."""
 _ALL = "*"
@@ -156,7 +158,7 @@ class Sessions:
         if not hmac.compare_digest(right.encode(), signature.encode("utf-8", "replace")):
             return None
         version, *parts = text.split("|")
-        if version != _VERSION or len(parts) != _PARTS - 2:
+        if version != _VERSION or len(parts) != _PARTS:
             return None
         name = dict(zip(("id", "name", "grant", "tie"), parts, strict=False))
         return Session(**name, is_secure=bool(parts[4]), begun_s=int(parts[5]), seen_s=int(parts[6]))
@@ -170,7 +172,7 @@ class EndedSessions:
     _file: Path | None = None
     _ended: dict[str, dict[str, EndedSession]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _seen: tuple[int, int, int] | None = None
+    _seen: FileState = None
 
     def include(self, session: Session) -> bool:
         self._read()
@@ -187,7 +189,7 @@ class EndedSessions:
 
     def _read(self) -> None:
         """Take over what other coordinators wrote. Nothing that is known is forgotten because the file is gone."""
-        if self._file is None or (state := _state(self._file)) == self._seen:
+        if self._file is None or (state := state_of(self._file)) == self._seen:
             return
         with self._lock:
             self._seen = state
@@ -238,14 +240,6 @@ class EndedSessions:
 def _all_of(of_name: Mapping[str, EndedSession]) -> EndedSession:
     newest = max(of_name.values(), key=lambda ended: ended.begun_s)
     return replace(newest, id=_ALL, until_s=max(ended.until_s for ended in of_name.values()))
-
-
-def _state(file: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = file.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _read_ended(file: Path | None) -> list[EndedSession]:

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offsite.model.errors import BadOption
-from offsite.model.journal import warned
 from offsite.model.machine import can_others_write
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.serve.access_scope import NO_LIMIT, AccessScope, parse_scope
 from offsite.serve.address import Address
+from offsite.serve.watched_file import WatchedFile
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -187,33 +187,12 @@ def make_owner_tokens() -> Tokens:
     return Tokens(active=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
 
 
-class TokenFile:
-    """The present tokens of a file: a removed line takes effect at once. Raises the errors of `read_tokens`."""
+class TokenFile(WatchedFile[Tokens]):
+    """The present tokens of a file: a removed line takes effect at once. While the file is unreadable or invalid, no
+    token is valid. Raises the errors of `read_tokens`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen = self._state()
-        self._tokens = read_tokens(path)
-
-    def __call__(self) -> Tokens:
-        """Return the tokens. While the file is unreadable or invalid, no token is valid."""
-        if (state := self._state()) != self._seen:
-            self._seen, self._tokens = state, self._read()
-        return self._tokens
-
-    def _read(self) -> Tokens:
-        try:
-            return read_tokens(self._path)
-        except BadOption as error:
-            warned("tokens", error=error.id, why=error.message)
-            return Tokens(active=())
-
-    def _state(self) -> tuple[int, int, int] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+        super().__init__(path, read_tokens, nothing=Tokens(active=()), event="tokens")
 
 
 def read_tokens(path: Path) -> Tokens:

@@ -297,12 +297,14 @@ def _gate_rules(options: ServeOptions) -> GateRules:
 def _oidc(options: ServeOptions, sessions: Sessions) -> tuple[OidcLogin | None, list[str]]:
     """Return the login at the identity provider, and the host name of this coordinator for browsers."""
     from offsite.serve.oidc.login import OidcLogin
-    from offsite.serve.oidc.settings import OidcFile, read_oidc
+    from offsite.serve.oidc.settings import OidcFile
 
     if options.oidc is None:
         return None, []
-    public_url = read_oidc(options.oidc).provider.public_url
-    return OidcLogin(OidcFile(options.oidc), sessions, SystemClock()), [urlsplit(public_url).hostname or ""]
+    file = OidcFile(options.oidc)
+    settings = file()
+    hosts = [] if settings is None else [urlsplit(settings.provider.public_url).hostname or ""]
+    return OidcLogin(file, sessions, SystemClock()), hosts
 
 
 def _sessions(options: ServeOptions) -> Sessions:

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offsite.kafka.config import TlsConfig
 from offsite.model.errors import BadOption
-from offsite.model.journal import warned
 from offsite.model.machine import can_others_reach, can_others_write, is_loopback
 from offsite.model.secret import Secret
 from offsite.model.untrusted.strict_yaml import TEXT_MAX_BYTES, BadYaml, YamlDocument, parse_yaml
 from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.serve.browsers import name_of
 from offsite.serve.tokens import Caller, parse_rights, with_limits
+from offsite.serve.watched_file import WatchedFile
 
 HINT = "see docs/how-to/login.md for such a file"
 _SECRET_BYTES_MAX = 4096
@@ -102,33 +102,12 @@ class OidcSettings:
         return (rights for rights in self.rights if not rights.caller.is_over(now_s))
 
 
-class OidcFile:
-    """The present settings of a file: a removed group takes effect at once. Raises the errors of `read_oidc`."""
+class OidcFile(WatchedFile[OidcSettings | None]):
+    """The present settings of a file: a removed group takes effect at once. None while the file is unreadable or
+    invalid: then nobody has rights by it. Raises the errors of `read_oidc`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen = self._state()
-        self._settings: OidcSettings | None = read_oidc(path)
-
-    def __call__(self) -> OidcSettings | None:
-        """Return the settings. None while the file is unreadable or invalid: then nobody has rights by it."""
-        if (state := self._state()) != self._seen:
-            self._seen, self._settings = state, self._read()
-        return self._settings
-
-    def _read(self) -> OidcSettings | None:
-        try:
-            return read_oidc(self._path)
-        except BadOption as error:
-            warned("oidc", error=error.id, why=error.message)
-            return None
-
-    def _state(self) -> tuple[int, int, int] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+        super().__init__(path, read_oidc, nothing=None, event="oidc")
 
 
 def read_oidc(path: Path) -> OidcSettings:
