@@ -22,6 +22,7 @@ from offsite.model.ids import random_id
 from offsite.model.journal import safe_line
 from offsite.model.uninterrupted import notify_interruption, uninterrupted
 from offsite.model.units import parse_duration_s
+from offsite.model.untrusted.place import absolute_place
 from offsite.notify.changes import FollowChanges
 from offsite.notify.event import DETAILS_MAX, Event, EventKind, ending, numbers_of
 from offsite.notify.hook import HOOKS_MAX, parse_hook
@@ -29,6 +30,7 @@ from offsite.notify.teller import Receiver, Teller
 
 if TYPE_CHECKING:
     from offsite.follow.follower import Round
+    from offsite.notify.addresses import SendWhen
     from offsite.overview.verdict_changes import VerdictChange, VerdictChanges
 
 LEAVE_S = 25.0
@@ -86,8 +88,9 @@ class NoticeOptions:
         return [] if self.notify is None else messages_of(self.notify, subject)
 
 
-def messages_of(file: Path, subject: str) -> list[Receiver]:
-    """Return who gets messages and pings by a file of --notify. `subject`: what they are about. Raises `BadOption`."""
+def messages_of(file: Path, subject: str, *, when: SendWhen | None = None) -> list[Receiver]:
+    """Return who gets messages and pings by a file of --notify. `subject`: what they are about. `when`: whatever the
+    file says of when. Raises `BadOption`."""
     from offsite.notify.addresses import read_addresses
     from offsite.notify.memory import ToldMemory
     from offsite.notify.messenger import Messenger
@@ -95,8 +98,9 @@ def messages_of(file: Path, subject: str) -> list[Receiver]:
 
     addresses = read_addresses(file)
     pingers: list[Receiver] = [Pinger(address=address) for address in addresses.pings]
+    sends = addresses.sends if when is None else tuple(replace(address, when=when) for address in addresses.sends)
     memory = ToldMemory(f"{file.absolute()} {subject}")
-    return [*pingers, Messenger(addresses=addresses.sends, memory=memory)] if addresses.sends else pingers
+    return [*pingers, Messenger(addresses=sends, memory=memory)] if sends else pingers
 
 
 class Telling:
@@ -106,7 +110,7 @@ class Telling:
         from offsite.model.clock import SystemClock
 
         self._clock = SystemClock()
-        place = repo if "://" in repo else Path(repo).absolute()
+        place = absolute_place(repo)
         self._subject = f"{options.notify and options.notify.absolute()} {place} {backup} {command}"
         hooks, messages = options.hooks(), options.messages(f"{place} {backup} {command}")
         self._hooks_s = sum(receiver.timeout_s for receiver in hooks)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from offsite.model.errors import BadOption
+
 _MIB = 1 << 20
 
 MAX_OFFSET = (1 << 63) - 1
@@ -52,6 +54,15 @@ def whole_number(text: str, *, most: int = MAX_OFFSET) -> int | None:
     if match is None or len(match[1]) > MAX_DIGITS or (number := int(match[1])) > most:
         return None
     return number
+
+
+def parse_number(text: str, noun: str) -> int | None:
+    """Return the number in a field; None: empty. Raises `BadOption`."""
+    if not text.strip():
+        return None
+    if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:
+        raise BadOption(f"{text[:60]!r} is not a number of a {noun}", hint="write only digits")
+    return int(text)
 
 
 def setting_number(configs: Mapping[str, str], name: str, default: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from offsite.model.bounds import parse_number
 from offsite.model.errors import BadOption
 from offsite.model.names import check_topic_name
 from offsite.model.selection import parse_selection, split_patterns
@@ -104,8 +105,8 @@ class TargetNames:
 def choice_words(choice: RestoreChoice, topics: Collection[str], taken: frozenset[str]) -> dict[str, Any]:
     """The options of a restore that `choice` means; `topics`: all of the backup. Raises `BadOption`, `BadName`."""
     words: dict[str, Any] = {
-        "checkpoint": _number(choice.checkpoint, "checkpoint"),
-        "commit": _number(choice.commit, "commit"),
+        "checkpoint": parse_number(choice.checkpoint.strip(), "checkpoint"),
+        "commit": parse_number(choice.commit.strip(), "commit"),
         "at": choice.at.strip() or None,
         "topics": _topic_words(choice, topics),
         "rename": _rename_words(choice, topics, taken),
@@ -141,13 +142,6 @@ def _rename_words(choice: RestoreChoice, topics: Collection[str], taken: frozens
     if len(pairs) > 1 and all(name == f"{topic}{RESTORED}" for topic, name in names.items()):
         return [_ALL_RENAMED]
     return pairs or None
-
-
-def _number(text: str, noun: str) -> int | None:
-    text = text.strip()
-    if text and (not (text.isascii() and text.isdecimal()) or len(text) > 19):
-        raise BadOption(f"{text[:60]!r} is not a number of a {noun}", hint="write only digits")
-    return int(text) if text else None
 
 
 def read_choice(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.model.names import amount
 from offsite.model.units import format_duration
 from offsite.overview.comparison import UNKNOWN_MS
 from offsite.repository.commit import Pin
@@ -181,7 +182,7 @@ def _commit_marks(lines: Columns) -> Iterator[TimeMark]:
         if checkpoint != NO_CHECKPOINT:
             yield TimeMark(at_ms=at_ms, kind=MarkKind.CHECKPOINT, text=f"checkpoint {checkpoint}, commit {seq}")
         if holes:
-            text = f"commit {seq} found {holes:,} {'hole' if holes == 1 else 'holes'}: the source had lost records"
+            text = f"commit {seq} found {amount(holes, 'hole')}: the source had lost records"
             yield TimeMark(at_ms=at_ms, kind=MarkKind.LOSS, text=text, is_bad=True)
 
 
@@ -189,8 +190,7 @@ def _branch_marks(state: BackupState) -> Iterator[TimeMark]:
     for branch in state.branches:
         point = state.history.find(branch.commit)
         if point is not None:
-            name = f"{branch.partition_id.topic}/{branch.partition_id.partition}"
-            text = f"commit {branch.commit} found {name} cut back to offset {branch.at:,}"
+            text = f"commit {branch.commit} found {branch.partition_id} cut back to offset {branch.at:,}"
             yield TimeMark(at_ms=point.committed_at_ms, kind=MarkKind.LOSS, text=text, is_bad=True)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.journal import failed, safe_line, safe_trace
+from offsite.model.untrusted.place import absolute_place
 from offsite.notify.changes import ALIVE_EVERY_S
 from offsite.notify.event import Event, EventKind
 from offsite.notify.outbox import Outbox
@@ -53,11 +53,10 @@ class Notifier:
 
     def _changes(self, watch: RepositoryWatch, subject: str) -> VerdictChanges:
         settings = watch.site.settings
-        place = settings.repo if "://" in settings.repo else Path(settings.repo).absolute()
         return VerdictChanges(
             lambda change: self._tell(change, repository=settings.name),
             clock=self._clock,
-            subject=f"{subject} {place} {COMMAND}",
+            subject=f"{subject} {absolute_place(settings.repo)} {COMMAND}",
         )
 
     def _tell(self, change: VerdictChange, *, repository: str = "") -> None:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from offsite.log.batch import BatchHeader
+from offsite.log.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
 from offsite.log.markers import parse_control_marker, with_hole_starts
 from offsite.log.range import Span, uncovered
@@ -108,9 +109,6 @@ class _StoredBatch(NamedTuple):
         return [record for record in decode(self.data, self.header) if self.bounds.takes(record)]
 
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
 def read_record(
     chain: PartitionChain, holes: Sequence[RecordedHole], offset: int, store: Store
 ) -> tuple[RecordPlace, Record | None]:
@@ -142,7 +140,7 @@ def _facts(header: BatchHeader, offset: int) -> BatchFacts:
         last_offset=header.last_offset,
         records=header.record_count,
         size_bytes=header.size_bytes,
-        codec=_CODECS[header.codec] if header.codec < len(_CODECS) else str(header.codec),
+        codec=CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else str(header.codec),
         leader_epoch=header.leader_epoch,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,

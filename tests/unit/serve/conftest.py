@@ -104,6 +104,17 @@ def behind_gate(site: Coordinator, guarded: GateRules) -> ASGIApp:
     return app
 
 
+def client_to(app: ASGIApp, token: str | None) -> TestClient:
+    """A client of the machine on which `app` listens."""
+    return TestClient(
+        app,
+        base_url="http://127.0.0.1:8080",
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        raise_server_exceptions=False,
+        follow_redirects=False,
+    )
+
+
 @pytest.fixture
 def connect(coordinator: FakedClusters) -> Connect:
     """Makes a client of a coordinator with these rules, which sends this token."""
@@ -112,14 +123,7 @@ def connect(coordinator: FakedClusters) -> Connect:
         guarded = replace(
             GateRules(hosts=Hosts.of(()), sessions=Sessions(b"k" * 32), tokens=None, read_only=False), **rules
         )
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return TestClient(
-            behind_gate(coordinator, guarded),
-            base_url="http://127.0.0.1:8080",
-            headers=headers,
-            raise_server_exceptions=False,
-            follow_redirects=False,
-        )
+        return client_to(behind_gate(coordinator, guarded), token)
 
     return client
 

@@ -33,7 +33,7 @@ from offsite.serve.site import SOURCE, ClusterAddress, SiteSettings
 from offsite.serve.site import Site as Coordinator
 from offsite.serve.tokens import OWNER, AccessRole, TokenFile, requirement_at
 from tests.fake_cluster.site import BACKUP, Site, open_site
-from tests.unit.serve.conftest import FakedClusters
+from tests.unit.serve.conftest import FakedClusters, client_to
 from tests.unit.serve.test_gate import routes
 from tests.unit.serve.test_pages import BASE, HTML, PAGES, Tree, shown, take, word
 from tests.virtual_time import VirtualClock
@@ -95,14 +95,7 @@ def connect_all(watches: dict[str, RepositoryWatch]) -> ConnectAll:
             over_all.state.guarded = of_one.state.guarded = guarded
             await gate(scope, receive, send)
 
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return TestClient(
-            app,
-            base_url="http://127.0.0.1:8080",
-            headers=headers,
-            raise_server_exceptions=False,
-            follow_redirects=False,
-        )
+        return client_to(app, token)
 
     return client
 

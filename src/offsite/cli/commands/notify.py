@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,18 +44,13 @@ def try_out(
 
     Says what came of it for each. A ping counts as a success at its service. Exit code 3 when one did not arrive.
     """
+    from offsite.cli.telling import messages_of
     from offsite.model.clock import SystemClock
-    from offsite.notify.addresses import SendWhen, read_addresses
-    from offsite.notify.memory import ToldMemory
-    from offsite.notify.messenger import Messenger
-    from offsite.notify.ping import Pinger
-    from offsite.notify.teller import Receiver, deliver
+    from offsite.notify.addresses import SendWhen
+    from offsite.notify.teller import deliver
 
-    addresses, clock = read_addresses(file), SystemClock()
-    sends = tuple(replace(address, when=SendWhen.EVERY) for address in addresses.sends)
-    receivers: list[Receiver] = [Pinger(address=address) for address in addresses.pings]
-    if sends:
-        receivers.append(Messenger(addresses=sends, memory=ToldMemory(f"{file.absolute()} {COMMAND}")))
+    clock = SystemClock()
+    receivers = messages_of(file, COMMAND, when=SendWhen.EVERY)
     if not receivers:
         raise BadOption(f"{file} names no address", hint="see: docs/how-to/be-told.md")
     event = _event(clock.now_ms())

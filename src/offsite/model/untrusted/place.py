@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from offsite.model.errors import BadRepositoryUrl
@@ -98,6 +99,11 @@ def parse_local(text: str) -> str:
 def is_address(text: str) -> bool:
     """Whether `text` is a URL, of whatever kind: nobody names a file in this form."""
     return "://" in text or text.startswith(f"{FILE}:")
+
+
+def absolute_place(text: str) -> str:
+    """Return a place that means the same in every working folder."""
+    return text if "://" in text else str(Path(text).absolute())
 
 
 def _file(host: str, path: str, *, has_query: bool) -> StoragePlace:

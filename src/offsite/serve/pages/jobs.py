@@ -15,13 +15,14 @@ from starlette.responses import RedirectResponse
 
 from offsite.jobs.ask import JobRequest, cancel_job, find_repeated_job
 from offsite.jobs.status import JobReport, JobState, read_jobs
+from offsite.model.bounds import parse_number
 from offsite.model.selection import to_arguments
 from offsite.model.units import format_size
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.repository.job import JobProgress
 from offsite.serve.pages.found_records import found_records
 from offsite.serve.pages.look import TAGS
-from offsite.serve.pages.page import ONCE, page, parse_number, read_form
+from offsite.serve.pages.page import ONCE, page, read_form
 from offsite.serve.site import ClusterAddress, Site
 from offsite.serve.v1.jobs import JobId, begin_job, make_job_request, read_job_noted, seen_job
 from offsite.serve.v1.requests import BackupName, TheCaller, TheSite

@@ -18,6 +18,7 @@ from offsite.checkpoint.explain import Explanation, explain_report
 from offsite.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.groups.report import show_groups
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import parse_number
 from offsite.model.names import amount
 from offsite.model.selection import ALL_GROUPS, to_arguments
 from offsite.overview.contents import TopicDetail, show_backup
@@ -27,7 +28,7 @@ from offsite.overview.time_line import TimeLine, draw_time_line
 from offsite.overview.verdict import backup_word, proving_command, rests_on, source_alarm, verdict_of
 from offsite.reports.point_report import HoleReport
 from offsite.repository.backup import Backup
-from offsite.serve.pages.page import page, parse_number
+from offsite.serve.pages.page import page
 from offsite.serve.pages.time_line import drawn, group_view, parse_view
 from offsite.serve.site import Site
 from offsite.serve.v1.plans import make_retention_plan

@@ -120,12 +120,3 @@ async def read_form(request: Request) -> dict[str, str]:
             "this form is not from this server, or it is from an earlier session", hint="load its page again"
         )
     return fields
-
-
-def parse_number(text: str, noun: str) -> int | None:
-    """Return the number in a field; None: empty. Raises `BadOption`."""
-    if not text.strip():
-        return None
-    if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:
-        raise BadOption(f"{text[:60]!r} is not a number of a {noun}", hint="write only digits")
-    return int(text)

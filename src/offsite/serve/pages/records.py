@@ -12,11 +12,12 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import RedirectResponse
 
+from offsite.model.bounds import parse_number
 from offsite.model.errors import BadOption, UserError
 from offsite.model.names import amount
 from offsite.model.selection import split_patterns, to_arguments
 from offsite.serve.pages.jobs import Form
-from offsite.serve.pages.page import ONCE, page, parse_number
+from offsite.serve.pages.page import ONCE, page
 from offsite.serve.pages.shown_text import ShownText, hex_of, size_of, text_of, time_of
 from offsite.serve.site import SOURCE, Site
 from offsite.serve.v1.records import (
