@@ -23,6 +23,10 @@ from offsite.upkeep.verification.check_history import DRILL, PastCheck
 
 POINTS_MAX = 20_000
 """The newest restore points whose times a plot shows."""
+SHORTEST_MAX = 10
+"""Topics with the least headroom that are shown."""
+_STAIRS = 12
+"""Steps in which an age is drawn at most, between two checks."""
 _KINDS = {DEEP: "every byte verified", "quick": "quick check", DRILL: "restore drill"}
 _STYLES = {DEEP: PlotStyle.FIRST, "quick": PlotStyle.SECOND, DRILL: PlotStyle.THIRD}
 
@@ -188,10 +192,6 @@ def headroom_plot(source: SourceComparison | None) -> BarPlot:
     )
 
 
-SHORTEST_MAX = 10
-"""Topics with the least headroom that are shown."""
-
-
 def _headroom_note(source: SourceComparison | None, timed: int) -> str:
     if source is None:
         return "Known only beside the living cluster, which was not named."
@@ -240,10 +240,6 @@ def _ages(kind: str, checks: Sequence[PastCheck], now_ms: int) -> PlotSeries:
             if high_ms > low_ms
         ]
     return PlotSeries(name=_KINDS[kind], style=_STYLES[kind], spans=tuple(spans))
-
-
-_STAIRS = 12
-"""Steps in which an age is drawn at most, between two checks."""
 
 
 def _outcome(check: PastCheck) -> str:

@@ -61,13 +61,11 @@ def _said(result: Mapping[str, object], count: int, *, is_whole: bool) -> str:
     if is_whole:
         return f"{matching} match. Everything was searched."
     searched, total = _bytes(result.get("searched_bytes")), _bytes(result.get("total_bytes"))
-    far = ""
-    if searched is not None and total is not None:
-        far = f" It searched at most {format_size(searched)} of {format_size(total)}."
+    if searched is None or total is None:
+        return f"{matching}. The result does not say whether these are all."
     return (
-        f"{matching}, not all that match: the search stopped at its limit.{far}"
-        if far
-        else (f"{matching}. The result does not say whether these are all.")
+        f"{matching}, not all that match: the search stopped at its limit. It searched at most "
+        f"{format_size(searched)} of {format_size(total)}."
     )
 
 

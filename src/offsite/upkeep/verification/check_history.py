@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import noted
@@ -68,26 +69,20 @@ _Read = Callable[[str], PastCheck]
 def _records(backup: Backup, now_ms: int) -> Iterator[tuple[str, _Read]]:
     for depth in DEPTHS:
         keys = verify_keys(backup.store, backup.layout, depth, since_ms=now_ms - RECENT_MS, now_ms=now_ms)
-        yield from ((key, _reader_of_check(backup.store)) for key in keys[-EACH_MAX:])
+        yield from ((key, partial(_check, backup.store)) for key in keys[-EACH_MAX:])
     places = (backup.store,) if backup.records_at is None else (backup.store, backup.records_at)
-    drills = [(key, _reader_of_drill(place)) for place in places for key in drill_keys(place, backup.layout)]
+    drills = [(key, partial(_drill, place)) for place in places for key in drill_keys(place, backup.layout)]
     yield from sorted(drills, key=lambda drill: drill[0], reverse=True)[:EACH_MAX]
 
 
-def _reader_of_check(store: Store) -> _Read:
-    def read(key: str) -> PastCheck:
-        record = get_verify_record(store, key)
-        return PastCheck(kind=record.depth, ended_ms=record.verified_at_ms, ok=record.ok)
-
-    return read
+def _check(store: Store, key: str) -> PastCheck:
+    record = get_verify_record(store, key)
+    return PastCheck(kind=record.depth, ended_ms=record.verified_at_ms, ok=record.ok)
 
 
-def _reader_of_drill(store: Store) -> _Read:
-    def read(key: str) -> PastCheck:
-        record = get_drill_record(store, key)
-        return PastCheck(kind=DRILL, ended_ms=record.ended_ms, ok=record.proven)
-
-    return read
+def _drill(store: Store, key: str) -> PastCheck:
+    record = get_drill_record(store, key)
+    return PastCheck(kind=DRILL, ended_ms=record.ended_ms, ok=record.proven)
 
 
 def _read(key: str, read: _Read) -> PastCheck | None:
